@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, TensorSpec, deserialize, serialize
@@ -126,7 +127,7 @@ def decode_adapter(data: bytes, spec: AdapterSpec | None = None) -> dict[str, Ra
         AdapterError: not safetensors, a dtype outside F32, F16 and BF16, or `spec` is not met.
     """
     try:
-        entries = deserialize(data)
+        entries: list[tuple[str, dict[str, Any]]] = deserialize(data)  # type: ignore[no-untyped-call]
     except SafetensorError as error:
         raise AdapterError("not a safetensors adapter", where=str(error)[:120]) from error
     adapter = {}

@@ -77,7 +77,7 @@ class OptimizerSettings(_Message):
 class Prescription(_Message):
     """The curriculum of one round for one site, signed by the server."""
 
-    protocol_version: Literal[1] = PROTOCOL_VERSION
+    protocol_version: Literal[1] = 1
     run: Name
     round: int = Field(ge=1, le=100_000)
     """From 1."""
@@ -103,7 +103,7 @@ class Prescription(_Message):
 class Release(_Message):
     """What a site sends back once a round: a description and the digest of its adapter update."""
 
-    protocol_version: Literal[1] = PROTOCOL_VERSION
+    protocol_version: Literal[1] = 1
     run: Name
     round: int = Field(ge=1)
     site: Name
@@ -138,7 +138,7 @@ class RefusalCode(StrEnum):
 class Refusal(_Message):
     """A typed no."""
 
-    protocol_version: Literal[1] = PROTOCOL_VERSION
+    protocol_version: Literal[1] = 1
     run: Name
     round: int = Field(ge=0)
     site: Name
@@ -148,7 +148,7 @@ class Refusal(_Message):
 class SiteDescription(_Message):
     """What a site says of itself when asked: constants of its installation and policy."""
 
-    protocol_version: Literal[1] = PROTOCOL_VERSION
+    protocol_version: Literal[1] = 1
     site: Name
     public_key: Digest
     base_model: Digest
