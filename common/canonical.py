@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 __all__ = ["Json", "canonical_json", "digest_bytes", "digest_file", "digest_json"]
 
-Json: TypeAlias = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
+Json: TypeAlias = bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"] | None
 
 
 def canonical_json(value: Json) -> bytes:

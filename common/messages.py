@@ -181,10 +181,10 @@ RELEASE_SCHEMA: Mapping[type[BaseModel], Mapping[str, Leaves]] = {
         "update_bytes": Leaves.CONSTANT,
         "epsilon": Leaves.CONSTANT,
     },
-    Refusal: {name: Leaves.CONSTANT for name in ("protocol_version", "run", "round", "site", "code")},
-    SiteDescription: {
-        name: Leaves.CONSTANT for name in ("protocol_version", "site", "public_key", "base_model", "tracks", "software")
-    },
+    Refusal: dict.fromkeys(("protocol_version", "run", "round", "site", "code"), Leaves.CONSTANT),
+    SiteDescription: dict.fromkeys(
+        ("protocol_version", "site", "public_key", "base_model", "tracks", "software"), Leaves.CONSTANT
+    ),
 }
 """Every message type that may leave a site, with every field of it. A test holds the two equal."""
 
