@@ -1,1 +1,1 @@
-
+"""Provisioning and the demonstration: everything that starts a federation."""

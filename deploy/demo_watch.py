@@ -1,0 +1,164 @@
+"""What the demonstration shows while it runs, gathered from local files only.
+
+Rewards come from each site's own progress file, which the server never sees; held-out scores come from the server's run
+directory. In a real federation no single person can read both.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from server.report import RunRecord
+
+__all__ = ["JsonLines", "SiteProgress", "SiteWatch", "Snapshot", "time_left"]
+
+DETAILS = ("patients", "images", "refused", "states")
+"""Counts of a progress record that say more about a state; they stay on this screen."""
+
+TRAINING_SHARE = 0.75
+"""Part of a round that is training, for the estimate before the first round has ended."""
+
+CLOSING_ROUNDS = 0.5
+"""Length of the sealed evaluation, in rounds."""
+
+
+@dataclass(frozen=True)
+class SiteProgress:
+    """Where one site stands.
+
+    Args:
+        name: the site.
+        state: what its daemon does.
+        detail: a few words on it, such as what the ingest found.
+        round: the round it last worked on, 0 before the first.
+        target: the stage that round practises most, or empty.
+        step: optimizer steps done in that round.
+        steps: optimizer steps of that round, 0 when not known yet.
+        rewards: mean reward of each step of that round, in [0, 1].
+    """
+
+    name: str
+    state: str = "starting"
+    detail: str = ""
+    round: int = 0
+    target: str = ""
+    step: int = 0
+    steps: int = 0
+    rewards: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Everything on the screen at one moment.
+
+    Args:
+        phase: what the demonstration does now.
+        elapsed_s: seconds since its start.
+        left_s: estimate of the seconds still to come, or `None` when nothing is known yet.
+        sites: one entry a site.
+        run: the server's record, or `None` before there is one.
+    """
+
+    phase: str
+    elapsed_s: float
+    left_s: float | None
+    sites: tuple[SiteProgress, ...]
+    run: RunRecord | None
+
+
+class JsonLines:
+    """Reads what was appended to a JSON Lines file since the last look.
+
+    Args:
+        path: the file; it may not exist yet.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+
+    def new(self) -> Iterator[Mapping[str, Any]]:
+        """The objects of every complete new line; a line that is not a JSON object is passed over."""
+        try:
+            with self._path.open("rb") as stream:
+                stream.seek(self._offset)
+                data = stream.read()
+        except OSError:
+            return
+        end = data.rfind(b"\n") + 1
+        self._offset += end
+        for line in data[:end].splitlines():
+            try:
+                value = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(value, dict):
+                yield value
+
+
+class SiteWatch:
+    """Follows one site's local progress file.
+
+    Args:
+        name: the site.
+        progress_file: JSON Lines written by its daemon.
+    """
+
+    def __init__(self, name: str, progress_file: Path) -> None:
+        self._lines = JsonLines(progress_file)
+        self.progress = SiteProgress(name)
+
+    def update(self) -> SiteProgress:
+        """Take in what is new."""
+        for record in self._lines.new():
+            self.progress = _advance(self.progress, record)
+        return self.progress
+
+
+def _advance(now: SiteProgress, record: Mapping[str, Any]) -> SiteProgress:
+    number = record.get("round", now.round)
+    if number != now.round:
+        now = replace(now, round=number, step=0, steps=0, rewards=())
+    if "state" in record:
+        detail = ", ".join(f"{key.replace('_', ' ')} {record[key]}" for key in DETAILS if key in record)
+        now = replace(now, state=str(record["state"]), detail=detail or now.detail)
+    if "reward_mean" in record:
+        now = replace(
+            now,
+            step=int(record["step"]),
+            steps=int(record["steps"]),
+            rewards=(*now.rewards, float(record["reward_mean"])),
+        )
+    return now
+
+
+def time_left(run: RunRecord | None, sites: Sequence[SiteProgress], round_s: float) -> float | None:
+    """Estimate the seconds still to come from the pace so far.
+
+    A round is taken to last as long as those before it, the closing evaluation on the sealed suite half a round.
+
+    Args:
+        run: the server's record.
+        sites: where the sites stand.
+        round_s: seconds since the present round began.
+
+    Returns:
+        Seconds, or `None` before the first training step is done.
+    """
+    if run is None:
+        return None
+    walls = [one.wall_s for one in run.rounds if one.wall_s is not None]
+    share = min((site.step / site.steps for site in sites if site.steps), default=0.0)
+    if walls:
+        typical = sum(walls) / len(walls)
+    elif share > 0:
+        typical = round_s / share / TRAINING_SHARE
+    else:
+        return None
+    rounds = run.rounds_planned - len(walls)
+    present = max(0.0, typical - round_s) if rounds else 0.0
+    return present + typical * (max(0, rounds - 1) + CLOSING_ROUNDS)
