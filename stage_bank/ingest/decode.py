@@ -1,0 +1,91 @@
+"""Stored pixel values of chosen frames, whatever the compression, without the bits and bytes around them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from pydicom.dataset import Dataset
+from pydicom.pixels.decoders.base import get_decoder
+from pydicom.pixels.processing import apply_color_lut
+from pydicom.uid import UID
+
+from stage_bank.ingest.read import Refused
+from stage_bank.ingest.report import Reason
+
+__all__ = ["MAX_FRAME_PIXELS", "Decoded", "decode_frames", "frame_count"]
+
+MAX_FRAME_PIXELS = 64 << 20
+"""Larger frames are refused unread: a header alone must not decide how much memory is used."""
+
+_VIDEO_FAMILIES = ("MPEG", "HEVC")
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """Frames as stored values.
+
+    Args:
+        frames: integer array `[frames, rows, columns]`, or `[frames, rows, columns, 3]` for RGB.
+        photometric: MONOCHROME1, MONOCHROME2 or RGB.
+        bits_stored: bits a sample holds.
+    """
+
+    frames: np.ndarray
+    photometric: str
+    bits_stored: int
+
+
+def frame_count(dataset: Dataset) -> int:
+    """Number of frames the header promises, at least 1."""
+    return max(1, int(dataset.get("NumberOfFrames") or 1))
+
+
+def decode_frames(dataset: Dataset, indices: Sequence[int]) -> Decoded:
+    """Decode the chosen frames; colour of any kind becomes RGB, and unused high bits (old overlays) are gone.
+
+    Raises:
+        Refused: no pixel data, video, floating point, too large, truncated or damaged.
+    """
+    syntax = UID(str(dataset.file_meta.get("TransferSyntaxUID", ""))) if hasattr(dataset, "file_meta") else UID("")
+    _check(dataset, syntax)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            decoder = get_decoder(syntax)
+            pairs = [decoder.as_array(dataset, index=index) for index in indices]
+            frames = np.stack([array for array, _ in pairs])
+            photometric = str(pairs[0][1]["photometric_interpretation"])
+            bits = int(dataset.BitsStored)
+            if photometric == "PALETTE COLOR":
+                frames = np.stack([apply_color_lut(frame, dataset) for frame in frames])
+                photometric, bits = "RGB", frames.dtype.itemsize * 8
+    except Exception as error:  # decoders raise many types on hostile input; all mean the same to the site
+        raise Refused(Reason.UNDECODABLE) from error
+    if photometric not in ("MONOCHROME1", "MONOCHROME2", "RGB") or frames.dtype.kind not in "iu":
+        raise Refused(Reason.UNDECODABLE)
+    return Decoded(frames.astype(frames.dtype.newbyteorder("<")), photometric, bits)
+
+
+def _check(dataset: Dataset, syntax: UID) -> None:
+    if "PixelData" not in dataset:
+        floating = "FloatPixelData" in dataset or "DoubleFloatPixelData" in dataset
+        raise Refused(Reason.FLOAT_PIXELS if floating else Reason.NO_PIXELS)
+    if any(family in syntax.name for family in _VIDEO_FAMILIES):
+        raise Refused(Reason.VIDEO)
+    try:
+        pixels = int(dataset.Rows) * int(dataset.Columns)
+        bits = int(dataset.BitsAllocated) * int(dataset.SamplesPerPixel) * pixels * frame_count(dataset)
+        odd_bits = int(dataset.HighBit) != int(dataset.BitsStored) - 1
+    except (AttributeError, TypeError, ValueError) as error:
+        raise Refused(Reason.DAMAGED) from error
+    if pixels <= 0 or odd_bits:
+        raise Refused(Reason.UNDECODABLE)
+    if pixels > MAX_FRAME_PIXELS:
+        raise Refused(Reason.TOO_LARGE)
+    if dataset.get("PhotometricInterpretation") == "YBR_FULL_422":
+        bits = bits * 2 // 3
+    if syntax and not syntax.is_encapsulated and len(dataset.PixelData) * 8 < bits:
+        raise Refused(Reason.TRUNCATED)

@@ -1,0 +1,75 @@
+"""Open one file as DICOM, with or without the Part 10 preamble, or say why not."""
+
+from __future__ import annotations
+
+import warnings
+from io import BytesIO
+from pathlib import Path
+
+import pydicom
+from pydicom.dataset import FileDataset
+from pydicom.uid import ExplicitVRBigEndian, ExplicitVRLittleEndian, ImplicitVRLittleEndian
+
+from stage_bank.ingest.report import Reason
+
+__all__ = ["Refused", "read_dataset"]
+
+_LEADING_GROUPS = (b"\x08\x00", b"\x02\x00", b"\x00\x08")
+"""A data set without preamble starts in group 0008 (little or big endian) or 0002."""
+
+
+class Refused(Exception):
+    """This file is left out; `reason` says why."""
+
+    def __init__(self, reason: Reason) -> None:
+        self.reason = reason
+        super().__init__(reason.value)
+
+
+def read_dataset(path: Path) -> FileDataset:
+    """Parse the whole file.
+
+    Raises:
+        Refused: not DICOM, damaged, or not readable.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise Refused(Reason.UNREADABLE) from error
+    if not data:
+        raise Refused(Reason.EMPTY_FILE)
+    has_preamble = data[128:132] == b"DICM"
+    if not has_preamble and data[:2] not in _LEADING_GROUPS:
+        raise Refused(Reason.NOT_DICOM)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            dataset = pydicom.dcmread(BytesIO(data), force=not has_preamble)
+            _check_walkable(dataset)
+    except EOFError as error:
+        raise Refused(Reason.TRUNCATED) from error
+    except Exception as error:  # the parser raises many types on hostile input; all mean the same to the site
+        raise Refused(Reason.DAMAGED if has_preamble else Reason.NOT_DICOM) from error
+    if len(dataset) == 0:
+        raise Refused(Reason.DAMAGED)
+    if not has_preamble:
+        if "SOPClassUID" not in dataset:
+            raise Refused(Reason.NOT_DICOM)
+        _name_the_encoding(dataset)
+    return dataset
+
+
+def _check_walkable(dataset: FileDataset) -> None:
+    """Read every element's value once, so that damage shows here and not in the middle of later work."""
+    for element in dataset.iterall():
+        _ = element.value
+
+
+def _name_the_encoding(dataset: FileDataset) -> None:
+    if "TransferSyntaxUID" in dataset.file_meta:
+        return
+    implicit, little = dataset.original_encoding
+    if implicit:
+        dataset.file_meta.TransferSyntaxUID = ImplicitVRLittleEndian
+    else:
+        dataset.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian if little else ExplicitVRBigEndian

@@ -1,0 +1,114 @@
+"""What ingest says about every file it met: taken, or by name why not. Site-local; it never leaves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from common.canonical import Json
+
+__all__ = ["FileReport", "IngestReport", "Reason", "Status"]
+
+
+class Status(StrEnum):
+    """What became of a file."""
+
+    TAKEN = "taken"
+    SPARE = "spare"
+    REFUSED = "refused"
+    QUARANTINED = "quarantined"
+
+
+class Reason(StrEnum):
+    """Every reason there is. Fixed sentences: nothing of a header, and no library's message, gets into the report."""
+
+    TAKEN = "used"
+    DUPLICATE = "same pixels as another file of the patient"
+    ENOUGH = "the patient already has enough images"
+    EMPTY_FILE = "zero bytes"
+    NOT_REGULAR = "not a regular file"
+    BROKEN_LINK = "link that leads nowhere"
+    LOOP = "directory loop: this folder was already visited"
+    OUTSIDE = "link that leaves the folder"
+    UNREADABLE = "cannot be read (permission or disk error)"
+    NOT_DICOM = "not DICOM"
+    DAMAGED = "DICOM header is truncated or damaged"
+    INDEX = "DICOMDIR: an index without images"
+    NO_PIXELS = "no pixel data"
+    TRUNCATED = "truncated: the file ends before its data does"
+    UNDECODABLE = "pixel data cannot be decoded (damaged, or a compression that no decoder here knows)"
+    VIDEO = "video"
+    FLOAT_PIXELS = "floating-point pixel data is not read"
+    NOT_AN_IMAGE = "modality is not an acquired image"
+    NO_MODALITY = "modality is missing or unknown"
+    BURNED_IN = "may show burned-in text and is not marked BurnedInAnnotation NO"
+    TOO_SMALL = "smaller than 48 x 48 pixels"
+    TOO_LARGE = "larger than 64 megapixels a frame"
+    FLAT = "image without contrast"
+    NO_PATIENT = "patient ID is blank"
+    PLACEHOLDER = "patient ID is a placeholder"
+    SEVERAL_PATIENTS = "several patient IDs in one file"
+    CONFLICT = "patient ID belongs to different names, birth dates or sexes"
+    SHARED_STUDY = "study is shared by several patient IDs"
+
+
+@dataclass(frozen=True)
+class FileReport:
+    """One file (or folder link).
+
+    Args:
+        path: relative to the ingested folder, with forward slashes. File names may identify patients.
+        status: what became of it.
+        reason: why.
+    """
+
+    path: str
+    status: Status
+    reason: Reason
+
+
+@dataclass(frozen=True)
+class IngestReport:
+    """All files of one ingest, sorted by path.
+
+    Args:
+        files: one entry for each file met.
+        patients: patients with at least one image.
+        images: images taken (a multi-frame file gives several).
+        seconds: elapsed time.
+    """
+
+    files: tuple[FileReport, ...]
+    patients: int
+    images: int
+    seconds: float
+
+    @property
+    def complete(self) -> bool:
+        """Whether every file was used or a spare one; False when any was refused or quarantined."""
+        return not any(file.status in (Status.REFUSED, Status.QUARANTINED) for file in self.files)
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Files by status, all four always present."""
+        found = Counter(file.status for file in self.files)
+        return {status.value: found[status] for status in Status}
+
+    def lines(self) -> list[str]:
+        """A summary line, then one line for each refused or quarantined file."""
+        counts = ", ".join(f"{number} {status}" for status, number in self.counts.items())
+        head = f"{self.images} images of {self.patients} patients from {len(self.files)} files ({counts})"
+        left_out = [file for file in self.files if file.status in (Status.REFUSED, Status.QUARANTINED)]
+        return [head, *(f"{file.status}: {file.path}: {file.reason}" for file in left_out)]
+
+    def to_json(self) -> dict[str, Json]:
+        """The report for a site-local file; it holds file names and must not leave the site."""
+        return {
+            "patients": self.patients,
+            "images": self.images,
+            "seconds": round(self.seconds, 3),
+            "counts": dict(self.counts),
+            "files": [{"path": f.path, "status": f.status.value, "reason": f.reason.value} for f in self.files],
+        }
