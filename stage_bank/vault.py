@@ -1,0 +1,118 @@
+"""The bank's key and its envelopes: AES-256-GCM with a random nonce, bound to the name of what they hold."""
+
+from __future__ import annotations
+
+import hmac
+import os
+import stat
+import zlib
+from hashlib import sha256
+from pathlib import Path
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from common.errors import BankError
+
+__all__ = ["Vault", "write_durably"]
+
+_MAGIC = b"BATV\x01"
+_NONCE_BYTES = 12
+_KEY_BYTES = 32
+_MAX_PLAIN_BYTES = 256 << 20
+
+
+class Vault:
+    """Seals and opens bytes under one site key. Two sub-keys are derived (RFC 5869): one encrypts, one authenticates.
+
+    Args:
+        key: 32 random bytes.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        derived = HKDF(SHA256(), 2 * _KEY_BYTES, salt=None, info=b"stage bank 1").derive(key)
+        self._cipher = AESGCM(derived[:_KEY_BYTES])
+        self._mac_key = derived[_KEY_BYTES:]
+
+    @classmethod
+    def load(cls, key_file: Path, *, create: bool = False) -> Vault:
+        """Read the key file; make it first, with mode 0600, when `create` is set and there is none.
+
+        Raises:
+            BankError: missing, readable by others, or not 32 bytes.
+        """
+        try:
+            if create and not key_file.exists():
+                key_file.parent.mkdir(parents=True, exist_ok=True)
+                write_durably(key_file, os.urandom(_KEY_BYTES))
+            mode, key = key_file.stat().st_mode, key_file.read_bytes()
+        except OSError as error:
+            raise BankError(
+                f"cannot read the bank's key: {error.strerror}", where=str(key_file), remedy="Restore it from backup."
+            ) from error
+        if stat.S_IMODE(mode) & 0o077:
+            raise BankError("the bank's key is readable by others", where=str(key_file), remedy="Run chmod 600 on it.")
+        if len(key) != _KEY_BYTES:
+            raise BankError("not a bank key of 32 bytes", where=str(key_file), remedy="Restore it from backup.")
+        return cls(key)
+
+    def seal(self, name: str, plain: bytes) -> bytes:
+        """Compress and encrypt; the envelope opens under the same `name` only."""
+        nonce = os.urandom(_NONCE_BYTES)
+        return _MAGIC + nonce + self._cipher.encrypt(nonce, zlib.compress(plain, 1), _bound(name))
+
+    def open(self, name: str, envelope: bytes) -> bytes:
+        """Decrypt and decompress.
+
+        Raises:
+            BankError: another key, another name, or changed bytes.
+        """
+        nonce, body = envelope[len(_MAGIC) :][:_NONCE_BYTES], envelope[len(_MAGIC) + _NONCE_BYTES :]
+        try:
+            if not envelope.startswith(_MAGIC):
+                raise ValueError("unknown envelope")
+            unpacker = zlib.decompressobj()
+            plain = unpacker.decompress(self._cipher.decrypt(nonce, body, _bound(name)), _MAX_PLAIN_BYTES)
+            if not unpacker.eof:
+                raise ValueError("longer than any state")
+        except (InvalidTag, ValueError, zlib.error) as error:
+            raise BankError(
+                "encrypted with another key, or changed",
+                where=name,
+                remedy="Check the key file, or build the bank again.",
+            ) from error
+        return plain
+
+    def authenticate(self, message: bytes) -> str:
+        """HMAC-SHA-256 under the bank's second sub-key, 64 hex digits."""
+        return hmac.new(self._mac_key, message, sha256).hexdigest()
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Put a file in place so that after a crash either all of it or nothing is there; mode 0600.
+
+    Raises:
+        OSError: the disk is full or not writable; no partial file stays.
+    """
+    partial = path.with_name(path.name + ".partial")
+    try:
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        partial.replace(path)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _bound(name: str) -> bytes:
+    return b"stage bank\0" + name.encode()
