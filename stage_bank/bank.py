@@ -2,7 +2,7 @@
 
 A folder holds `index.sqlite` (ids, cells and pseudonyms, never content) and one encrypted file a state. States are
 immutable: their id is the digest of their content, and nothing is overwritten or removed. A state's file is durable
-before its row is, so that a crash leaves at worst a file nobody refers to, which the next `add` of the same state replaces.
+before its row is, so that a crash leaves at worst a file nobody refers to, which adding the same state again replaces.
 """
 
 from __future__ import annotations
@@ -85,10 +85,8 @@ class StageBank:
         try:
             (path / _STATES).mkdir(parents=True, exist_ok=True, mode=0o700)
             path.chmod(0o700)
+            _write_empty_index(path / _INDEX, vault)
             database = _connect(path / _INDEX)
-            with database:
-                database.executescript(_SCHEMA)
-                database.execute("INSERT INTO facts VALUES (?, ?)", (_CHECK, vault.seal(_CHECK, b"")))
         except (OSError, sqlite3.Error) as error:
             raise _disk_error(path, error) from error
         return cls(path, vault, database)
@@ -248,6 +246,18 @@ class StageBank:
                     "the bank's index was changed after sealing", where=str(self._path), remedy="Restore or rebuild it."
                 )
             self._seal = digest
+
+
+def _write_empty_index(file: Path, vault: Vault) -> None:
+    """Complete under another name first: an index that exists is an index that opens."""
+    partial = file.with_name(file.name + ".partial")
+    partial.unlink(missing_ok=True)
+    database = _connect(partial)
+    with database:
+        database.executescript(_SCHEMA)
+        database.execute("INSERT INTO facts VALUES (?, ?)", (_CHECK, vault.seal(_CHECK, b"")))
+    database.close()
+    partial.replace(file)
 
 
 def _connect(file: Path) -> sqlite3.Connection:

@@ -52,8 +52,9 @@ def draw(
     tracks: Collection[Track],
     count: int,
 ) -> list[BankRow]:
-    """Draw `count` rows: pools in proportion to their odds, cells of (focus, track, outcome) in turn, states least used first.
+    """Draw `count` rows: pools in proportion to their odds, cells in turn, states least used first.
 
+    A cell is a (focus, track, outcome).
     A pool or cell without states gives its share to the others. Expected shares are exact, counts differ from them by
     less than one a pool (systematic sampling).
 
