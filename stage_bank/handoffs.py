@@ -1,0 +1,120 @@
+"""Handoffs: what the stages before a focus left behind, made by really running the toolkit in the sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from common.sandbox.interface import Sandbox
+from common.sandbox.receipt import Language
+from common.stages import Focus, Outcome
+from rubrics.layout import SUBMITTED, is_input
+from stage_bank.scripts import ALL_HABITS, Habit, Script, script
+
+__all__ = ["Workshop", "handoff_commands", "wrong_choice"]
+
+_EARLIER: Mapping[Focus, int] = {Focus.S1: 0, Focus.S2: 2, Focus.S3: 4, Focus.S4: 6, Focus.S5: 8}
+"""How many commands of the full workflow lie before a focus (inspect and plan, check and setup, and so on)."""
+
+_BREAKABLE: Mapping[Focus, tuple[str, ...]] = {
+    Focus.E2E: ("method", "polarity", "level"),
+    Focus.S1: ("method", "polarity", "level"),
+    Focus.S2: ("method", "polarity", "level"),
+    Focus.S3: ("method", "polarity", "level", "repair"),
+    Focus.S4: ("method", "polarity", "level", "repair"),
+    Focus.S5: ("method", "polarity", "level", "repair"),
+}
+"""The choices of the earlier stages that the fault of a recovery handoff may concern."""
+
+_STOPS: Mapping[Focus, tuple[int, ...]] = {
+    Focus.S2: (0, 1),
+    Focus.S3: (0, 1, 3),
+    Focus.S4: (0, 1, 3),
+    Focus.S5: (0, 3, 6),
+}
+"""Where a failed handoff may have stopped, in commands of the full workflow; what the focus needs is then missing."""
+
+_ABANDONED_BYTES = 40
+"""Length of the outputs that an abandoned attempt left."""
+
+
+def wrong_choice(
+    right: Mapping[str, str], options: Mapping[str, tuple[str, ...]], names: Sequence[str], rng: np.random.Generator
+) -> dict[str, str]:
+    """The right choice with one of the named options set to a wrong value, both drawn uniformly."""
+    name = str(rng.choice(list(names)))
+    others = [value for value in options[name] if value != right[name]]
+    return {**right, name: str(rng.choice(others))}
+
+
+def handoff_commands(
+    focus: Focus,
+    outcome: Outcome,
+    right: Mapping[str, str],
+    options: Mapping[str, tuple[str, ...]],
+    rng: np.random.Generator,
+) -> Script:
+    """What the earlier stages ran.
+
+    Args:
+        focus: the stage that is handed to.
+        outcome: success runs all of them with the right choices; recovery with one choice wrong; failure stops before
+            what the focus needs. Before S1 and E2E, success is a clean start, recovery a stale wrong plan, and failure
+            a whole attempt with a wrong plan that was then abandoned.
+        right: option name to the right choice.
+        options: option name to its valid values.
+        rng: decides fault and stopping point.
+    """
+    wrong = wrong_choice(right, options, _BREAKABLE[focus], rng)
+    if focus in (Focus.S1, Focus.E2E):
+        if outcome is Outcome.SUCCESS:
+            return ()
+        full = script(Focus.E2E, wrong, ALL_HABITS - {Habit.CANDIDATES, Habit.CHECK, Habit.PILOT, Habit.VERIFY_PILOT})
+        return full[1:2] if outcome is Outcome.RECOVERY else full[1:]
+    if outcome is Outcome.FAILURE:
+        return script(Focus.E2E, right)[: int(rng.choice(_STOPS[focus]))]
+    return script(Focus.E2E, right if outcome is Outcome.SUCCESS else wrong)[: _EARLIER[focus]]
+
+
+class Workshop:
+    """Runs handoffs on the inputs of one patient's view; equal beginnings are run once.
+
+    Args:
+        inputs: the untouched inputs of the workspace.
+        sandbox: where the toolkit runs.
+    """
+
+    def __init__(self, inputs: Mapping[str, bytes], sandbox: Sandbox) -> None:
+        self._inputs = inputs
+        self._sandbox = sandbox
+        self._made: dict[Script, dict[str, bytes]] = {(): {}}
+
+    def keep(self, commands: Script, files: Mapping[str, bytes]) -> None:
+        """Remember what a run of these commands on the same inputs has left."""
+        self._made[commands] = {path: data for path, data in files.items() if not is_input(path)}
+
+    def run(self, commands: Script) -> dict[str, bytes]:
+        """Files that these commands leave beside the inputs.
+
+        Raises:
+            SandboxError: the sandbox broke.
+        """
+        if commands not in self._made:
+            start = max((n for n in range(len(commands)) if commands[:n] in self._made), default=0)
+            session = self._sandbox.open({**self._inputs, **self._made[commands[:start]]})
+            try:
+                session.execute(Language.BASH, "\n".join(commands[start:]))
+                self.keep(commands, session.files())
+            finally:
+                session.close()
+        return dict(self._made[commands])
+
+    def abandoned(self, commands: Script) -> dict[str, bytes]:
+        """The cut-short outputs of an attempt that was given up, and nothing else of it.
+
+        Raises:
+            SandboxError: the sandbox broke.
+        """
+        files = self.run(commands)
+        return {path: data[:_ABANDONED_BYTES] for path, data in files.items() if path.startswith(SUBMITTED + "/")}
