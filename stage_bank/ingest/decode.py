@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,6 +11,7 @@ from pydicom.pixels.decoders.base import get_decoder
 from pydicom.pixels.processing import apply_color_lut
 from pydicom.uid import UID
 
+from stage_bank.ingest.quiet import quiet
 from stage_bank.ingest.read import Refused
 from stage_bank.ingest.report import Reason
 
@@ -43,6 +43,7 @@ def frame_count(dataset: Dataset) -> int:
     return max(1, int(dataset.get("NumberOfFrames") or 1))
 
 
+@quiet()
 def decode_frames(dataset: Dataset, indices: Sequence[int]) -> Decoded:
     """Decode the chosen frames; colour of any kind becomes RGB, and unused high bits (old overlays) are gone.
 
@@ -52,16 +53,14 @@ def decode_frames(dataset: Dataset, indices: Sequence[int]) -> Decoded:
     syntax = UID(str(dataset.file_meta.get("TransferSyntaxUID", ""))) if hasattr(dataset, "file_meta") else UID("")
     _check(dataset, syntax)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            decoder = get_decoder(syntax)
-            pairs = [decoder.as_array(dataset, index=index) for index in indices]
-            frames = np.stack([array for array, _ in pairs])
-            photometric = str(pairs[0][1]["photometric_interpretation"])
-            bits = int(dataset.BitsStored)
-            if photometric == "PALETTE COLOR":
-                frames = np.stack([apply_color_lut(frame, dataset) for frame in frames])
-                photometric, bits = "RGB", frames.dtype.itemsize * 8
+        decoder = get_decoder(syntax)
+        pairs = [decoder.as_array(dataset, index=index) for index in indices]
+        frames = np.stack([array for array, _ in pairs])
+        photometric = str(pairs[0][1]["photometric_interpretation"])
+        bits = int(dataset.BitsStored)
+        if photometric == "PALETTE COLOR":
+            frames = np.stack([apply_color_lut(frame, dataset) for frame in frames])
+            photometric, bits = "RGB", frames.dtype.itemsize * 8
     except Exception as error:  # decoders raise many types on hostile input; all mean the same to the site
         raise Refused(Reason.UNDECODABLE) from error
     if photometric not in ("MONOCHROME1", "MONOCHROME2", "RGB") or frames.dtype.kind not in "iu":

@@ -25,6 +25,7 @@ from common.errors import DataError
 from stage_bank.ingest.decode import Decoded, decode_frames, frame_count
 from stage_bank.ingest.identifiers import is_registered
 from stage_bank.ingest.identity import pseudonym, read_identity
+from stage_bank.ingest.quiet import quiet
 from stage_bank.ingest.read import Refused
 
 __all__ = ["MODALITIES", "deidentify", "remap_uid"]
@@ -90,6 +91,7 @@ _ALLOWED: Mapping[str, _Rule] = {
 }
 
 
+@quiet()
 def deidentify(dataset: Dataset, site_key: bytes, *, frames: Sequence[int] | None = None) -> Dataset:
     """Build the de-identified twin of a data set; the input is left as it is.
 

@@ -20,6 +20,7 @@ from stage_bank.ingest.decode import frame_count
 from stage_bank.ingest.deidentify import MODALITIES, deidentify
 from stage_bank.ingest.identifiers import collect_identifiers
 from stage_bank.ingest.identity import Identity, conflicts, pseudonym, read_identity
+from stage_bank.ingest.quiet import quiet
 from stage_bank.ingest.read import Refused, read_dataset
 from stage_bank.ingest.render import MIN_SIDE, render
 from stage_bank.ingest.report import FileReport, IngestReport, Reason, Status
@@ -78,6 +79,7 @@ class _Candidate:
     identity: Identity
 
 
+@quiet()
 def ingest_folder(folder: Path, site_key: bytes) -> IngestResult:
     """Read every file under `folder` and return the pictures of the patients that can be told apart.
 

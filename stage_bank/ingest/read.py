@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from io import BytesIO
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pydicom
 from pydicom.dataset import FileDataset
 from pydicom.uid import ExplicitVRBigEndian, ExplicitVRLittleEndian, ImplicitVRLittleEndian
 
+from stage_bank.ingest.quiet import quiet
 from stage_bank.ingest.report import Reason
 
 __all__ = ["Refused", "read_dataset"]
@@ -26,6 +26,7 @@ class Refused(Exception):
         super().__init__(reason.value)
 
 
+@quiet()
 def read_dataset(path: Path) -> FileDataset:
     """Parse the whole file.
 
@@ -42,10 +43,8 @@ def read_dataset(path: Path) -> FileDataset:
     if not has_preamble and data[:2] not in _LEADING_GROUPS:
         raise Refused(Reason.NOT_DICOM)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            dataset = pydicom.dcmread(BytesIO(data), force=not has_preamble)
-            _check_walkable(dataset)
+        dataset = pydicom.dcmread(BytesIO(data), force=not has_preamble)
+        _check_walkable(dataset)
     except EOFError as error:
         raise Refused(Reason.TRUNCATED) from error
     except Exception as error:  # the parser raises many types on hostile input; all mean the same to the site

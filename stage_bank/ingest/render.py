@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from pydicom.dataset import Dataset
 
+from stage_bank.ingest.quiet import quiet
 from stage_bank.ingest.read import Refused
 from stage_bank.ingest.report import Reason
 
@@ -19,6 +20,7 @@ _LUMINANCE = np.array([0.299, 0.587, 0.114], dtype=np.float32)
 """Rec. ITU-R BT.601 luma weights."""
 
 
+@quiet()
 def render(dataset: Dataset) -> list[NDArray[np.float32]]:
     """Pictures of all frames of a de-identified data set.
 

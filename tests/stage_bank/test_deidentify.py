@@ -1,0 +1,258 @@
+import base64
+import gzip
+import io
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pydicom
+import pytest
+from pydicom.data import get_testdata_file
+from pydicom.dataset import Dataset, FileDataset
+from pydicom.encaps import encapsulate, generate_frames
+from pydicom.sequence import Sequence
+from pydicom.uid import DeflatedExplicitVRLittleEndian
+
+from common.errors import DataError
+from stage_bank.ingest import deidentify, ingest_folder
+from stage_bank.ingest.deidentify import remap_uid
+from tests.stage_bank.dicom_files import KEY, ct, picture, write
+
+
+TEXTS = [
+    "PatientName", "PatientAddress", "OtherPatientNames", "ReferringPhysicianName", "InstitutionName",
+    "OperatorsName", "StationName", "StudyDescription", "SeriesDescription", "ProtocolName", "ImageComments",
+    "PatientComments", "AccessionNumber", "StudyID", "DeviceSerialNumber", "WindowCenterWidthExplanation",
+    "RequestedProcedureDescription", "SoftwareVersions", "IssuerOfPatientID",
+]  # fmt: skip
+"""Attributes that hold text."""
+
+
+def saved(dataset: Dataset) -> bytes:
+    """The bytes a de-identified data set has on disk."""
+    stream = io.BytesIO()
+    dataset.save_as(stream, enforce_file_format=True)
+    return stream.getvalue()
+
+
+def forms(secret: str) -> list[bytes]:
+    """How a string may stand in bytes: raw, both UTF-16 orders, and base64 at its three alignments."""
+    raw = secret.encode()
+    shifted = [base64.b64encode(b"\0" * shift + raw)[(0, 4, 4)[shift] : -4] for shift in range(3)]
+    return [raw, raw.upper(), secret.encode("utf-16-le"), secret.encode("utf-16-be"), *shifted]
+
+
+def holds(data: bytes, secret: str) -> bool:
+    """Whether a planted string is in the bytes, compressed or not."""
+    candidates = [data]
+    for unpack in (zlib.decompress, gzip.decompress, lambda d: zlib.decompress(d[132:], -15)):
+        try:
+            candidates.append(unpack(data))
+        except (zlib.error, OSError, EOFError):
+            continue
+    return any(form in candidate for candidate in candidates for form in forms(secret))
+
+
+def planted() -> tuple[FileDataset, list[str]]:
+    """One CT in which every place known to leak holds a string of its own."""
+    secrets: list[str] = []
+
+    def plant(tail: str = "") -> str:
+        secrets.append(f"Planted{len(secrets):03d}{tail}")
+        return secrets[-1]
+
+    dataset = ct("MRN" + plant())
+    for keyword in TEXTS:
+        setattr(dataset, keyword, plant())
+    dataset.PatientBirthDate, dataset.StudyDate, dataset.ContentDate = "19010203", "20220405", "20220406"
+    secrets += ["19010203", "20220405", "20220406"]
+    # Private tags of three representations (deid#6).
+    block = dataset.private_block(0x0029, plant("owner")[:60], create=True)
+    block.add_new(1, "LO", plant())
+    block.add_new(2, "UN", plant().encode())
+    inner = Dataset()
+    inner.PatientName = plant()
+    block.add_new(3, "SQ", Sequence([inner]))
+    # A name two sequences deep (fo-dicom#1202), under an allowed sequence too.
+    deep, deeper = Dataset(), Dataset()
+    deeper.ReferringPhysicianName = plant()
+    deep.RequestedProcedureCodeSequence = Sequence([deeper])
+    deep.CodeMeaning = plant()
+    dataset.RequestAttributesSequence = Sequence([deep])
+    group = Dataset()
+    group.PixelMeasuresSequence = Sequence([deeper])
+    group.FrameAnatomySequence = Sequence([deeper])
+    dataset.SharedFunctionalGroupsSequence = Sequence([group])
+    # Text hidden in allowed attributes of a wrong kind.
+    dataset.add_new("RescaleType", "LO", plant())
+    dataset.add_new("SpacingBetweenSlices", "LO", plant())
+    dataset.add_new("ImageOrientationPatient", "LO", [plant(), plant()])
+    dataset.FrameOfReferenceUID = "1.2.3.777." + "4711"
+    secrets.append("1.2.3.777.4711")
+    # Overlay, its label, and a curve.
+    dataset.add_new(0x60003000, "OW", plant().encode().ljust(512, b"\0"))
+    dataset.add_new(0x60001500, "LO", plant())
+    dataset.add_new(0x50003000, "OW", plant("x").encode())
+    # After the pixels, in the preamble and in the meta group (fo-dicom#879).
+    dataset.add_new(0xFFFCFFFC, "OB", plant("x").encode())
+    dataset.preamble = plant().encode().ljust(128, b"\0")
+    dataset.file_meta.SourceApplicationEntityTitle = plant()
+    dataset.file_meta.PrivateInformationCreatorUID = "1.2.3.888"
+    dataset.file_meta.PrivateInformation = plant("x").encode()
+    dataset.EncapsulatedDocument = b"%PDF " + plant("x").encode()
+    secrets.append(str(dataset.SOPInstanceUID))
+    secrets.append(str(dataset.StudyInstanceUID))
+    return dataset, secrets
+
+
+def test_the_search_finds_what_is_planted():
+    dataset, secrets = planted()
+    data = saved(dataset)
+    assert len(secrets) > 40
+    assert [secret for secret in secrets if not holds(data, secret)] == []
+    assert holds(base64.b64encode(b"x" + secrets[0].encode() + b"yzzz"), secrets[0])
+    assert holds(zlib.compress(secrets[0].encode()), secrets[0])
+
+
+def test_no_planted_string_is_left_anywhere():
+    dataset, secrets = planted()
+    data = saved(deidentify(dataset, KEY))
+    assert [secret for secret in secrets if holds(data, secret)] == []
+    assert "Planted" not in data.decode("latin-1")
+
+
+def test_no_planted_string_gets_into_the_pictures(tmp_path):
+    dataset, secrets = planted()
+    write(dataset, tmp_path / "Planted_in_the_file_name.dcm")
+    result = ingest_folder(tmp_path, KEY)
+    data = repr(result.images).encode() + b"".join(image.pixels.tobytes() for image in result.images)
+    assert len(result.images) == 1
+    assert [secret for secret in secrets if holds(data, secret)] == []
+    assert not holds(repr(result).replace("Planted_in_the_file_name", "").encode(), "Planted")
+
+
+def test_pixels_are_unchanged():
+    dataset = ct(pixels=picture(5))
+    np.testing.assert_array_equal(deidentify(dataset, KEY).pixel_array, picture(5))
+
+
+def test_unused_bits_which_may_hold_an_overlay_are_cleared():
+    drawn = picture(5) | np.uint16(0x8000) * (np.eye(64, dtype=np.uint16))
+    clean = deidentify(ct(pixels=drawn), KEY)
+    np.testing.assert_array_equal(np.frombuffer(clean.PixelData, "<u2").reshape(64, 64), picture(5))
+
+
+def test_bytes_behind_the_pixels_and_comments_in_a_compressed_frame_are_dropped():
+    native = ct()
+    native["PixelData"].value += b"PlantedTail!"
+    jpeg = pydicom.dcmread(get_testdata_file("SC_rgb_jpeg_dcmtk.dcm"))
+    frame = next(generate_frames(jpeg.PixelData))
+    comment = b"\xff\xfe" + (2 + 12).to_bytes(2, "big") + b"PlantedText!"
+    jpeg.PixelData = encapsulate([frame[:2] + comment + frame[2:] + b"PlantedTail!"])
+    for dataset in (native, jpeg):
+        assert b"Planted" in dataset.PixelData
+        assert b"Planted" not in saved(deidentify(dataset, KEY))
+
+
+def test_the_input_stays_as_it_is():
+    dataset, _ = planted()
+    before = saved(dataset)
+    deidentify(dataset, KEY)
+    assert saved(dataset) == before
+
+
+def test_preamble_meta_and_marks():
+    clean = pydicom.dcmread(io.BytesIO(saved(deidentify(planted()[0], KEY))))
+    assert clean.preamble == b"\0" * 128
+    assert {element.keyword for element in clean.file_meta} <= {
+        "FileMetaInformationGroupLength", "FileMetaInformationVersion", "MediaStorageSOPClassUID",
+        "MediaStorageSOPInstanceUID", "TransferSyntaxUID", "ImplementationClassUID", "ImplementationVersionName",
+    }  # fmt: skip
+    assert clean.PatientIdentityRemoved == "YES"
+    assert clean.DeidentificationMethodCodeSequence[0].CodeValue == "113100"
+    assert clean.LongitudinalTemporalInformationModified == "REMOVED"
+    assert not [
+        element for element in clean.iterall() if element.tag.is_private or element.tag.group >> 8 in (0x50, 0x60)
+    ]
+    assert clean.PatientName == ""
+
+
+def test_references_between_objects_still_match():
+    image, other = ct(), ct(pixels=picture(8))
+    reference = Dataset()
+    reference.ReferencedSOPClassUID = image.SOPClassUID
+    reference.ReferencedSOPInstanceUID = image.SOPInstanceUID
+    reference.PurposeOfReferenceCodeSequence = Sequence([Dataset()])
+    other.ReferencedImageSequence = Sequence([reference])
+    clean_image, clean_other = deidentify(image, KEY), deidentify(other, KEY)
+    copied = clean_other.ReferencedImageSequence[0]
+    assert copied.ReferencedSOPInstanceUID == clean_image.SOPInstanceUID != image.SOPInstanceUID
+    assert copied.ReferencedSOPClassUID == image.SOPClassUID
+    assert "PurposeOfReferenceCodeSequence" not in copied
+    assert clean_image.file_meta.MediaStorageSOPInstanceUID == clean_image.SOPInstanceUID
+
+
+def test_a_segmentation_follows_the_images_it_refers_to():
+    source = pydicom.dcmread(get_testdata_file("liver_1frame.dcm"))
+    clean = deidentify(source, KEY)
+    series, clean_series = source.ReferencedSeriesSequence[0], clean.ReferencedSeriesSequence[0]
+    assert clean_series.SeriesInstanceUID == remap_uid(series.SeriesInstanceUID, KEY)
+    for before, after in zip(series.ReferencedInstanceSequence, clean_series.ReferencedInstanceSequence, strict=True):
+        assert after.ReferencedSOPInstanceUID == remap_uid(before.ReferencedSOPInstanceUID, KEY)
+    np.testing.assert_array_equal(clean.pixel_array, source.pixel_array)
+
+
+def test_uids_depend_on_the_key_and_are_valid():
+    assert remap_uid("1.2.3", KEY) == remap_uid("1.2.3 ", KEY) != remap_uid("1.2.3", b"another key of the site")
+    assert all(pydicom.uid.UID(remap_uid(f"1.2.{number}", KEY)).is_valid for number in range(50))
+
+
+@pytest.mark.parametrize("name", ["reportsi.dcm", "test-SR.dcm", "rtplan.dcm", "waveform_ecg.dcm"])
+def test_objects_without_pixels_lose_everything_but_their_place(name):
+    source = pydicom.dcmread(get_testdata_file(name))
+    clean = deidentify(source, KEY)
+    assert "ContentSequence" not in clean
+    assert "WaveformSequence" not in clean
+    assert len(saved(clean)) < 1500
+
+
+@pytest.mark.parametrize("values", [{"SOPClassUID": None}, {"SOPClassUID": "1.2.3.4711"}, {"SOPInstanceUID": None}])
+def test_an_object_of_no_registered_class_is_refused(values):
+    with pytest.raises(DataError):
+        deidentify(ct(**values), KEY)
+
+
+def test_a_directory_of_names_is_refused():
+    with pytest.raises(DataError):
+        deidentify(pydicom.dcmread(Path(get_testdata_file("DICOMDIR"))), KEY)
+
+
+def test_every_file_that_ships_with_pydicom_loses_its_identifiers():
+    """Names, IDs, dates and UIDs of 100+ real headers: none is left in the output."""
+    checked = 0
+    for path in sorted(Path(get_testdata_file("CT_small.dcm")).parent.rglob("*.dcm")):
+        try:
+            source = pydicom.dcmread(path)
+            clean = deidentify(source, KEY)
+        except Exception:  # not DICOM, or not decodable: nothing comes out, so nothing leaks
+            continue
+        data = saved(clean)
+        secrets = {
+            str(element.value)
+            for element in source.iterall()
+            if element.VR in ("PN", "LO", "SH", "DA", "UI", "LT", "ST", "UT") and element.VM == 1
+        }
+        secrets = {text for text in secrets if len(text) >= 6 and not text.startswith("1.2.840.10008.")}
+        secrets -= {"Basic Application Confidentiality Profile"}
+        leaked = [text for text in secrets if text.encode("utf-8", "surrogateescape") in data]
+        assert not leaked, (path.name, leaked)
+        checked += 1
+    assert checked > 60
+
+
+def test_a_deflated_file_is_searched_decompressed():
+    dataset, secrets = planted()
+    dataset.file_meta.TransferSyntaxUID = DeflatedExplicitVRLittleEndian
+    source = pydicom.dcmread(io.BytesIO(saved(dataset)))
+    data = saved(deidentify(source, KEY))
+    assert [secret for secret in secrets if holds(data, secret)] == []
