@@ -1,0 +1,165 @@
+"""The warm fork server: imports everything once, then forks a confined child for each execution.
+
+It never touches a rollout's data (see `protocol`). It ends when the host closes the control channel, and with it, being
+the only child of its process-id namespace's first process, everything inside ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import select
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+from . import landlock
+from .commands import Command
+from .confine import Rules, enter_namespaces, make_view, use_output
+from .languages import load_commands, run_program
+from .linux import CLONE_NEWPID, MS_PRIVATE, MS_REC, collapse_huge_pages, fork_into, mount, prctl
+from .protocol import receive, send
+from .reduced import supervise
+from .seccomp import build_filter
+
+__all__ = ["main"]
+
+_PR_SET_DUMPABLE = 4
+_BROKEN = 125
+
+
+def main(control: int) -> None:
+    """Serve the control channel at this descriptor; the configuration is the first message."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    prctl(_PR_SET_DUMPABLE, 0)
+    channel = socket.socket(fileno=control)
+    first = receive(channel)
+    if first is None:
+        return
+    try:
+        server = _Server(channel, first[0])
+    except Exception:
+        send(channel, {"error": traceback.format_exc()[-2000:]})
+        return
+    handle = os.pidfd_open(os.getpid())
+    send(channel, {"ready": True}, [handle])
+    os.close(handle)
+    server.serve()
+
+
+class _Server:
+    def __init__(self, channel: socket.socket, settings: dict[str, Any]) -> None:
+        self._channel = channel
+        self._limits: dict[str, Any] = settings["limits"]
+        self._environment: dict[str, str] = settings["environment"]
+        self._namespaces: bool = settings["backend"] == "bwrap"
+        sys.path[:] = [*sys.path, *settings["path"]]
+        os.environ.clear()
+        os.environ.update(self._environment)
+        version = 0 if self._namespaces else landlock.abi()
+        self._rules = Rules(
+            build_filter(deny_signals=not self._namespaces and version < 6), tuple(settings["readable"]), version
+        )
+        if self._namespaces:
+            mount("none", "/", None, MS_REC | MS_PRIVATE)
+        for name in settings["preload"]:
+            importlib.import_module(name)
+        self._commands: Mapping[str, Command] = load_commands(settings["commands"])
+        self._poll = select.poll()
+        self._poll.register(channel, select.POLLIN)
+        self._running: dict[int, tuple[int, socket.socket | None]] = {}
+        gc.collect()
+        gc.freeze()
+        collapse_huge_pages()
+
+    def serve(self) -> None:
+        """Answer until the host goes away."""
+        while True:
+            for descriptor, _ in self._poll.poll():
+                if descriptor in self._running:
+                    self._report(descriptor)
+                    continue
+                request = receive(self._channel)
+                if request is None:
+                    return
+                self._handle(*request)
+
+    def _handle(self, request: dict[str, Any], descriptors: list[int]) -> None:
+        try:
+            if request["do"] == "open":
+                self._open(descriptors)
+            else:
+                self._run(request, descriptors)
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+    def _open(self, descriptors: list[int]) -> None:
+        reply = socket.socket(fileno=os.dup(descriptors[0]))
+        with reply:
+            try:
+                view = make_view(self._limits["workspace_bytes"])
+            except OSError as error:
+                send(reply, {"error": f"cannot make a workspace: {error}"})
+                return
+            send(reply, {"opened": True}, view)
+            for descriptor in view:
+                os.close(descriptor)
+
+    def _run(self, request: dict[str, Any], descriptors: list[int]) -> None:
+        """Fork the child and tell the host how to kill it. Descriptors: reply, code, output and, if any, the view."""
+        reply = socket.socket(fileno=os.dup(descriptors[0]))
+        try:
+            pid = fork_into(CLONE_NEWPID) if self._namespaces else os.fork()
+        except OSError as error:
+            send(reply, {"error": f"cannot fork: {error}"})
+            reply.close()
+            return
+        if pid == 0:
+            os._exit(self._child(request, reply, descriptors))
+        handle = os.pidfd_open(pid)
+        self._running[handle] = (pid, reply if self._namespaces else None)
+        self._poll.register(handle, select.POLLIN)
+        if self._namespaces:
+            send(reply, {"started": True}, [handle])
+        else:
+            reply.close()
+
+    def _child(self, request: dict[str, Any], reply: socket.socket, descriptors: list[int]) -> int:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        _, code, output = descriptors[:3]
+        environment = dict(self._environment)
+        try:
+            if self._namespaces:
+                with open(code, "rb", closefd=False) as stream:
+                    program: bytes | None = stream.read()
+                enter_namespaces(descriptors[3], self._limits, self._rules)
+                use_output(output, reply)
+            else:
+                folder = request["folder"]
+                self._channel.close()
+                program = supervise(folder, code, output, reply, self._limits, self._rules)
+                environment |= {"HOME": f"{folder}/workspace", "TMPDIR": f"{folder}/tmp"}
+        except BaseException as error:
+            send(reply, {"error": f"cannot confine the child: {error!r}"})
+            return _BROKEN
+        if program is None:
+            return 0
+        return run_program(request["language"], program, self._commands, environment)
+
+    def _report(self, handle: int) -> None:
+        """Reap a child and, unless its supervisor did so, send the result."""
+        pid, reply = self._running.pop(handle)
+        self._poll.unregister(handle)
+        _, status, usage = os.wait4(pid, 0)
+        os.close(handle)
+        if reply is None:
+            return
+        result = {"status": os.waitstatus_to_exitcode(status), "cpu_s": usage.ru_utime + usage.ru_stime}
+        with reply, contextlib.suppress(OSError):  # The host may have given this execution up.
+            send(reply, {**result, "peak_kib": usage.ru_maxrss})

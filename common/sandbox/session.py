@@ -1,0 +1,138 @@
+"""One rollout's workspace on the host: executions one after another, each with a signed, chained receipt."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from common.errors import SandboxError
+from common.sandbox.execution import Outcome
+from common.sandbox.interface import Limits
+from common.sandbox.receipt import FIRST, Language, Receipt
+from common.sandbox.tree import as_user, digest_tree, read_tree, write_tree
+from common.signing import SigningKey
+
+__all__ = ["Session", "Workspace"]
+
+_BUDGET_FACTOR = 4
+"""Bytes read of a workspace at most, in workspace sizes; only sparse files exceed one."""
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Where a session's files are.
+
+    Args:
+        folder: descriptor of the workspace folder.
+        uid: user who owns it, where that is not the host's own.
+        view: descriptor of its mount namespace, if the backend has one.
+        request: fields that every execution in it sends along.
+        path: folder on the host to remove at the end, if the backend has one.
+    """
+
+    folder: int
+    uid: int | None
+    view: tuple[int, ...]
+    request: Mapping[str, Any]
+    path: Path | None
+
+
+class Session:
+    """See `SandboxSession`. Calls from several threads are served one after another."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        files: Mapping[str, bytes],
+        run: Callable[[Mapping[str, Any], bytes, tuple[int, ...]], Outcome],
+        key: SigningKey,
+        limits: Limits,
+    ) -> None:
+        self._workspace, self._run, self._key = workspace, run, key
+        self._budget = _BUDGET_FACTOR * limits.workspace_bytes
+        self._lock = threading.Lock()
+        self._receipts: list[Receipt] = []
+        self._open = True
+        try:
+            with as_user(workspace.uid):
+                write_tree(workspace.folder, files)
+                self._before = digest_tree(workspace.folder, self._budget)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def receipts(self) -> tuple[Receipt, ...]:
+        """Everything executed so far, in order."""
+        return tuple(self._receipts)
+
+    def execute(self, language: Language, code: str) -> Receipt:
+        """Run code in this workspace; a failing, hanging or hostile program is a receipt, never an exception.
+
+        Characters that UTF-8 cannot carry (lone surrogates) are replaced by `?` before the code runs, and so recorded.
+
+        Raises:
+            SandboxError: the sandbox itself broke, or the session is closed.
+        """
+        program = code.encode(errors="replace")
+        language = Language(language)
+        with self._lock:
+            self._check_open()
+            outcome = self._run({"language": language, **self._workspace.request}, program, self._workspace.view)
+            with as_user(self._workspace.uid):
+                after = digest_tree(self._workspace.folder, self._budget)
+            receipt = self._receipt(language, program.decode(), outcome, _changes(self._before, after))
+            self._before = after
+            self._receipts.append(receipt)
+            return receipt
+
+    def files(self) -> dict[str, bytes]:
+        """Regular files of the workspace by relative path; links, devices and anything outside are left out."""
+        with self._lock, as_user(self._workspace.uid):
+            self._check_open()
+            return dict(read_tree(self._workspace.folder, self._budget))
+
+    def close(self) -> None:
+        """Drop the workspace. Nothing can still run in it: an execution ends with its whole process tree."""
+        with self._lock:
+            if not self._open:
+                return
+            self._open = False
+            for descriptor in (self._workspace.folder, *self._workspace.view):
+                os.close(descriptor)
+            if self._workspace.path is not None:
+                shutil.rmtree(self._workspace.path, ignore_errors=True)
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise SandboxError("the session is closed")
+
+    def _receipt(self, language: Language, code: str, outcome: Outcome, changed: Mapping[str, str | None]) -> Receipt:
+        unsigned = Receipt(
+            sequence=len(self._receipts),
+            language=language,
+            code=code,
+            exit_status=outcome.exit_status,
+            timed_out=outcome.timed_out,
+            wall_s=round(outcome.wall_s, 6),
+            cpu_s=round(outcome.cpu_s, 6),
+            peak_memory_bytes=outcome.peak_memory_bytes,
+            output=outcome.output.decode(errors="replace"),
+            output_truncated=outcome.output_truncated,
+            changed=changed,
+            previous=self._receipts[-1].digest if self._receipts else FIRST,
+            signature="",
+        )
+        signature = self._key.sign_json(unsigned.signed_part())
+        return Receipt(**{**unsigned.__dict__, "signature": signature})
+
+
+def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None]:
+    """New digest of every file created or modified, `None` for every file gone."""
+    changed: dict[str, str | None] = {path: digest for path, digest in after.items() if before.get(path) != digest}
+    return changed | dict.fromkeys(sorted(before.keys() - after.keys()))
