@@ -1,5 +1,16 @@
 """Task families, one file each: `TRACKS` holds every track that can be fabricated and scored."""
 
-from stage_bank.tracks._base import BATCH, PILOT, SUBMITTED, Fabricated, Image, TrackSpec
+from collections.abc import Mapping
 
-__all__ = ["BATCH", "PILOT", "SUBMITTED", "Fabricated", "Image", "TrackSpec"]
+from common.stages import Track
+from stage_bank.tracks._base import BATCH, PILOT, SUBMITTED, Fabricated, Image, TrackSpec
+from stage_bank.tracks.classification import ClassificationTrack
+from stage_bank.tracks.enhancement import EnhancementTrack
+from stage_bank.tracks.segmentation import SegmentationTrack
+
+__all__ = ["BATCH", "PILOT", "SUBMITTED", "TRACKS", "Fabricated", "Image", "TrackSpec"]
+
+TRACKS: Mapping[Track, TrackSpec] = {
+    spec.track: spec for spec in (SegmentationTrack(), EnhancementTrack(), ClassificationTrack())
+}
+"""Every track that can be fabricated and scored."""

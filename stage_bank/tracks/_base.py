@@ -1,4 +1,4 @@
-"""The one interface of every track: fabricate states on real pixels, know the right choice, score what was delivered."""
+"""The one interface of every track: fabricate states on real pixels, know the right choice, score an output."""
 
 from __future__ import annotations
 

@@ -1,0 +1,97 @@
+"""Classification: learn two classes from public labelled exemplars with the feature that separates them.
+
+Kinds and methods: the classes differ by the sign of fine grain (texture), of one lesion of a size class (spot), of
+column bands (frequency) or of a slow tilt (gradient). The level is the grain side, the lesion size, the band spacing or
+the tilt's order. The classifier is the nearest class centroid in standardised features.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ._patterns import field_band, profile_wave, size_band
+from ._words import LEVELS, Array, Measured
+
+__all__ = ["METHODS", "SPOT_SIDES", "Exemplars", "features", "measure", "process", "residual"]
+
+METHODS = {"grain": "texture", "lesion": "spot", "banding": "frequency", "tilt": "gradient"}
+"""Kind to the feature family that separates the classes."""
+
+SPOT_SIDES = {"1": (4, 7), "2": (7, 11), "3": (11, 17)}
+"""Level to the square that still fits into the lesion and the next one that does not, in pixels."""
+
+SEPARABLE = 1.5
+"""Least distance of the class means, in standard deviations within a class, to say that a feature separates them."""
+
+
+@dataclass(frozen=True)
+class Exemplars:
+    """Public labelled images in display polarity.
+
+    Args:
+        images: one or more of each class.
+        labels: 0 or 1, one an image.
+    """
+
+    images: tuple[Array, ...]
+    labels: tuple[int, ...]
+
+
+def features(image: Array, method: str, level: str) -> Array:
+    """The feature vector of one image in display polarity, 1 to 3 numbers.
+
+    Raises:
+        KeyError: an unknown method or level.
+    """
+    if method in ("texture", "spot"):
+        sides = (int(level), int(level) + 1) if method == "texture" else SPOT_SIDES[level]
+        return np.array([np.sum(size_band(image, *sides)) - np.sum(size_band(-image, *sides))])
+    if method == "frequency":
+        wave = profile_wave(image, level)
+        return np.array([wave.real, wave.imag])
+    return {"gradient": field_band}[method](image, level)
+
+
+def _fit(exemplars: Exemplars, method: str, level: str) -> tuple[Array, Array, Array]:
+    """Centroids of class 0 and 1 and the pooled standard deviation, one number a feature."""
+    rows = np.array([features(image, method, level) for image in exemplars.images])
+    labels = np.array(exemplars.labels)
+    groups = [rows[labels == label] for label in (0, 1)]
+    pooled = np.sqrt(np.mean([group.var(axis=0) for group in groups], axis=0)) + 1e-6
+    return groups[0].mean(axis=0), groups[1].mean(axis=0), pooled
+
+
+def process(image: Array, method: str, level: str, exemplars: Exemplars) -> int:
+    """The class, 0 or 1, of the nearest centroid.
+
+    Raises:
+        KeyError: an unknown method or level.
+    """
+    first, second, scale = _fit(exemplars, method, level)
+    row = features(image, method, level)
+    return int(np.sum(((row - second) / scale) ** 2) < np.sum(((row - first) / scale) ** 2))
+
+
+def separation(exemplars: Exemplars, method: str, level: str) -> float:
+    """Distance of the class centroids in pooled standard deviations, the largest over the features."""
+    first, second, scale = _fit(exemplars, method, level)
+    return float(np.max(np.abs(first - second) / scale))
+
+
+def measure(exemplars: Exemplars) -> Measured:
+    """The property that separates the exemplars best; empty when none does."""
+    values = {
+        (kind, level): separation(exemplars, method, level) for kind, method in METHODS.items() for level in LEVELS
+    }
+    kind, level = max(values, key=lambda key: values[key])
+    return Measured(kind, level) if values[kind, level] >= SEPARABLE else Measured("", "")
+
+
+def residual(exemplars: Exemplars, method: str, level: str) -> str:
+    """The property that a feature misses on the exemplars; empty when the feature separates the classes."""
+    missed = measure(exemplars)
+    if not missed.kind or (METHODS[missed.kind], missed.level) == (method, level):
+        return ""
+    return missed.kind

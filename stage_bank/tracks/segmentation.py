@@ -1,0 +1,110 @@
+"""Segmentation: seeded lesions in compressed real tissue; Dice relative to the frozen reference pipeline."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from scipy import ndimage
+
+from common.canonical import canonical_json
+from common.stages import Track
+from rubrics.metrics import dice
+from stage_bank.skills import COLUMNS, Array, Output, decode, encode, segmentation
+from stage_bank.tracks._base import SUBMITTED, Fabricated, Image
+from stage_bank.tracks._cases import (
+    case_files,
+    check_condition,
+    common_choice,
+    common_facets,
+    common_options,
+    loaded,
+    read_outputs,
+)
+from stage_bank.tracks._pixels import Mask, compress, disc, place_discs, view
+
+__all__ = ["SegmentationTrack"]
+
+LEAST_REFERENCE = 0.5
+"""A case whose reference pipeline reaches less Dice than this gives no score above 0."""
+
+
+class SegmentationTrack:
+    """Find inserted lesions whose mask is known by construction.
+
+    Real tissue is compressed to a narrow band of grey values first, so that no real structure is taken for a lesion.
+    """
+
+    track = Track.SEGMENTATION
+    facets = common_facets(tuple(segmentation.METHODS))
+    options = common_options(tuple(segmentation.METHODS.values()))
+
+    def right_choice(self, condition: Mapping[str, str]) -> dict[str, str]:
+        """See `TrackSpec.right_choice`."""
+        return common_choice(segmentation.METHODS, condition)
+
+    def fabricate(
+        self, images: Sequence[Image], condition: Mapping[str, str], rng: np.random.Generator, cases: int
+    ) -> Fabricated:
+        """See `TrackSpec.fabricate`."""
+        check_condition(self.facets, condition)
+        choice = self.right_choice(condition)
+        files: dict[str, bytes] = {}
+        references: dict[str, bytes] = {}
+        for index in range(1, cases + 1):
+            name = f"case{index}"
+            pixels, mask = _insert(view(images, rng, 1.5), condition["kind"], condition["level"], rng)
+            files |= case_files(name, pixels, condition, rng)
+            best = segmentation.process(loaded(files, name, condition), choice["method"], choice["level"])
+            references[f"{name}/lesion.nii.gz"] = encode(self.track, mask)
+            references[f"{name}/scale.json"] = canonical_json({"reference": dice(best, mask)})
+        return Fabricated(files, references)
+
+    def score(
+        self,
+        outputs: Mapping[str, bytes],
+        files: Mapping[str, bytes],
+        references: Mapping[str, bytes],
+        folder: str = SUBMITTED,
+    ) -> dict[str, float | None]:
+        """See `TrackSpec.score`."""
+        found = read_outputs(self.track, outputs, files, folder)
+        return {name: None if output is None else _score(output, name, references) for name, output in found.items()}
+
+
+def _score(output: Output, name: str, references: Mapping[str, bytes]) -> float | None:
+    mask = decode(Track.SEGMENTATION, references[f"{name}/lesion.nii.gz"])
+    if output.shape != mask.shape:
+        return None
+    reference = float(json.loads(references[f"{name}/scale.json"])["reference"])
+    return min(dice(output, mask) / reference, 1.0) if reference >= LEAST_REFERENCE else 0.0
+
+
+def _insert(tissue: Array, kind: str, level: str, rng: np.random.Generator) -> tuple[Array, Mask]:
+    """Put one or two lesions of a kind and size class into a view; pixels and lesion mask."""
+    radius = segmentation.RADII[level]
+    count = 1 if level == "3" else int(rng.integers(1, 3))
+    mask = np.zeros(tissue.shape, dtype=bool)
+    image = compress(tissue, 0.3, 0.36) if kind == "faint" else compress(tissue, 0.26, 0.4)
+    if kind == "faint":
+        slant = np.linspace(-0.18, 0.3, COLUMNS)[None, :]
+        image = image + (slant if rng.random() < 0.5 else slant[:, ::-1])
+    for centre in place_discs([radius] * count, rng):
+        lesion = disc(centre, radius)
+        mask |= lesion
+        image = image + _lesion(lesion, kind, centre, radius)
+    return np.clip(image, 0.0, 1.0), mask
+
+
+def _lesion(lesion: Mask, kind: str, centre: tuple[float, float], radius: float) -> Array:
+    """What one lesion adds to the image."""
+    if kind == "solid":
+        return 0.45 * ndimage.gaussian_filter(lesion.astype(np.float64), 0.5)
+    if kind == "faint":
+        return 0.16 * ndimage.gaussian_filter(lesion.astype(np.float64), 0.5)
+    if kind == "ring":
+        return 0.45 * (lesion & ~disc(centre, radius - 1.5))
+    dots = np.zeros(lesion.shape)
+    dots[int(centre[0]) % 2 :: 2, int(centre[1]) % 2 :: 2] = 0.45
+    return dots * lesion
