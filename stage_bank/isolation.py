@@ -8,34 +8,17 @@ closed: a state that cannot be searched is refused. What it cannot see is text d
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from stage_bank.layers import Layer, layers
 from stage_bank.needles import NeedleIndex
 from stage_bank.prompts import user_prompt
+from stage_bank.public_words import mask_public
 from stage_bank.state import TrainingState
 
-__all__ = ["PUBLIC_WORDS", "Breach", "PatientWall", "Rejected"]
-
-PUBLIC_WORDS = frozenset(
-    {
-        "agents", "agents_outputs", "array", "axis", "bool", "candidates", "case", "cases", "class", "classes",
-        "classification", "command", "complete", "condition", "deliver", "descr", "detection", "dtype", "E2E",
-        "enhanced", "enhancement", "exemplars", "failure", "false", "fault", "file", "files", "finite", "float",
-        "float32", "focus", "format", "fortran_order", "header", "help", "image", "images", "infer", "input",
-        "inputs", "inspect", "invert", "json", "keep", "kind", "label", "labels", "lesion", "level", "loading",
-        "MONOCHROME1", "MONOCHROME2", "mask", "method", "name", "names", "none", "null", "numpy", "order",
-        "outcome", "output", "outputs", "path", "PhotometricInterpretation", "pilot", "pipeline", "plan",
-        "polarity", "process", "public", "range", "recovery", "reference", "repair", "residual", "result",
-        "scale", "score", "segmentation", "setup", "shape", "size", "spacing", "stage", "state", "status",
-        "step", "steps", "submission", "submit", "success", "task", "text", "track", "true", "turn", "value",
-        "values", "verify", "version", "view",
-    }
-)  # fmt: skip
-"""Words of the states' own public formats; a patient's files may hold them too (a series called "image"), which names
-nobody. Never add a word that could be a name."""
+__all__ = ["Breach", "PatientWall", "Rejected"]
 
 _ABSOLUTE = re.compile(
     r"(?:(?<![\w./~-])|(?<=file://))/(?:[\w.~@+-]+/)+[\w.~@+-]*|(?<!\w)[A-Za-z]:\\[\w.]|\\\\[\w.-]+\\"
@@ -73,12 +56,12 @@ class PatientWall:
 
     Args:
         identifiers: strings that must not occur; shorter than 4 characters are too common to search for.
-        public_words: words that may occur although a file holds them too.
     """
 
-    def __init__(self, identifiers: Iterable[str], *, public_words: Collection[str] = PUBLIC_WORDS) -> None:
-        public = {word.casefold() for word in public_words}
-        self._needles = NeedleIndex(text for text in identifiers if text.strip().casefold() not in public)
+    def __init__(self, identifiers: Iterable[str]) -> None:
+        texts = frozenset(identifiers)
+        self._needles = NeedleIndex(texts)
+        self._lower = frozenset(text.strip().lower() for text in texts)
 
     def breaches(self, state: TrainingState) -> list[Breach]:
         """All findings in one state; none when it may be admitted. What cannot be searched is a finding."""
@@ -100,7 +83,8 @@ class PatientWall:
 
     def _contents(self, state: TrainingState) -> Iterator[Breach]:
         for where, layer in _parts(state):
-            if self._needles.occurs_in(layer.data, binary=layer.binary):
+            data = layer.data if layer.binary else mask_public(layer.data, self._lower)
+            if self._needles.occurs_in(data, binary=layer.binary):
                 yield Breach(where, f"identifier of an ingested file{layer.note}")
             if not layer.binary and _ABSOLUTE.search(layer.data.decode("latin-1")):
                 yield Breach(where, f"absolute path{layer.note}")

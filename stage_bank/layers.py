@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-import gzip
 import io
+import math
 import re
 import zipfile
 import zlib
@@ -53,16 +53,29 @@ def layers(data: bytes, depth: int = 0, note: str = "") -> Iterator[Layer]:
 
 
 def _split(data: bytes, note: str) -> Iterator[Layer]:
-    """Array headers are text, array bodies are not; anything else counts as text unless it is a known container."""
+    """Array bodies are binary, their headers and whatever follows them are text, and so is all that is no container."""
     if data.startswith(b"\x93NUMPY"):
-        stream = io.BytesIO(data)
-        array = np.load(stream, allow_pickle=False)
-        body = len(data) - array.nbytes
-        if stream.tell() == len(data) and array.dtype.kind in "biuf":
-            yield Layer(data[:body], False, note)
-            yield Layer(data[body:], True, note)
-            return
-    yield Layer(data, data.startswith((_PNG, b"\x1f\x8b", b"PK\x03\x04")), note)
+        start, stop = _array_body(data)
+        yield Layer(data[:start], False, note)
+        yield Layer(data[start:stop], True, note)
+        yield Layer(data[stop:], False, note)
+    else:
+        yield Layer(data, data.startswith((_PNG, b"\x1f\x8b", b"PK\x03\x04")), note)
+
+
+def _array_body(data: bytes) -> tuple[int, int]:
+    """Where the numbers of a NumPy file begin and end; the file may be cut short. Empty when the header is unsound."""
+    stream = io.BytesIO(data)
+    try:
+        version = np.lib.format.read_magic(stream)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read(stream)
+    except (ValueError, EOFError):
+        return len(data), len(data)
+    if dtype.kind not in "biuf":
+        return len(data), len(data)
+    start = stream.tell()
+    return start, min(len(data), start + dtype.itemsize * math.prod(shape))
 
 
 def _decoded(data: bytes, note: str) -> Iterator[Layer]:
@@ -79,8 +92,7 @@ def _decoded(data: bytes, note: str) -> Iterator[Layer]:
 
 def _unpacked(data: bytes) -> Iterator[tuple[bytes, str]]:
     if data.startswith(b"\x1f\x8b"):
-        with gzip.open(io.BytesIO(data)) as stream:
-            yield stream.read(_MAX_BYTES + 1), "in gzip"
+        yield from ((part, "in gzip") for part in _gunzipped(data))
     elif data.startswith(b"PK\x03\x04"):
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             for member in archive.infolist():
@@ -94,6 +106,15 @@ def _unpacked(data: bytes) -> Iterator[tuple[bytes, str]]:
             yield zlib.decompressobj().decompress(data, _MAX_BYTES + 1), "in zlib"
         except zlib.error:
             return
+
+
+def _gunzipped(data: bytes) -> Iterator[bytes]:
+    """Content of every member, as far as the file goes, and what follows the last one."""
+    while data.startswith(b"\x1f\x8b"):
+        unpacker = zlib.decompressobj(wbits=31)
+        yield unpacker.decompress(data, _MAX_BYTES + 1)
+        data = unpacker.unused_data
+    yield data
 
 
 def _png_texts(data: bytes) -> Iterator[bytes]:

@@ -18,7 +18,6 @@ from stage_bank.ingest import deidentify, ingest_folder
 from stage_bank.ingest.deidentify import remap_uid
 from tests.stage_bank.dicom_files import KEY, ct, picture, write
 
-
 TEXTS = [
     "PatientName", "PatientAddress", "OtherPatientNames", "ReferringPhysicianName", "InstitutionName",
     "OperatorsName", "StationName", "StudyDescription", "SeriesDescription", "ProtocolName", "ImageComments",
