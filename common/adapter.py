@@ -16,7 +16,16 @@ from safetensors import SafetensorError, TensorSpec, deserialize, serialize
 from common.canonical import digest_bytes, digest_json
 from common.errors import AdapterError
 
-__all__ = ["Adapter", "AdapterSpec", "RawTensor", "adapter_digest", "decode_adapter", "encode_adapter", "l2_norm"]
+__all__ = [
+    "Adapter",
+    "AdapterSpec",
+    "RawTensor",
+    "adapter_digest",
+    "decode_adapter",
+    "difference",
+    "encode_adapter",
+    "l2_norm",
+]
 
 _ITEM_BYTES: Mapping[str, int] = {"F32": 4, "F16": 2, "BF16": 2}
 """Floating dtypes an adapter may use, with bytes an element (safetensors dtype names)."""
@@ -83,6 +92,11 @@ class AdapterSpec:
         """Bytes of all tensors without the safetensors header."""
         return sum(_ITEM_BYTES[dtype] * int(np.prod(shape, dtype=np.int64)) for dtype, shape in self.tensors.values())
 
+    @property
+    def of_update(self) -> AdapterSpec:
+        """What an update of such an adapter must be: the same names and shapes, always float32."""
+        return AdapterSpec({name: ("F32", shape) for name, (_, shape) in self.tensors.items()})
+
     def check(self, adapter: Adapter) -> None:
         """Refuse an adapter that differs in any name, dtype or shape, or holds NaN or infinity.
 
@@ -138,6 +152,20 @@ def decode_adapter(data: bytes, spec: AdapterSpec | None = None) -> dict[str, Ra
     if spec is not None:
         spec.check(adapter)
     return adapter
+
+
+def difference(trained: Adapter, start: Adapter) -> dict[str, RawTensor]:
+    """The update a site releases: `trained` minus `start`, tensor by tensor in float32.
+
+    Raises:
+        AdapterError: the two do not have the same tensors and shapes.
+    """
+    AdapterSpec.of(start).of_update.check(
+        {name: RawTensor.from_array(tensor.to_float32()) for name, tensor in trained.items()}
+    )
+    return {
+        name: RawTensor.from_array(trained[name].to_float32() - tensor.to_float32()) for name, tensor in start.items()
+    }
 
 
 def l2_norm(adapter: Adapter) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -71,7 +72,7 @@ class Event:
 
 
 class Ledger:
-    """Writer of one ledger file, owned by one process at a time.
+    """Writer of one ledger file, owned by one process at a time; its threads may append side by side.
 
     A line cut short by a crash was never acknowledged to anyone, so it is removed when the ledger is opened again.
 
@@ -87,6 +88,7 @@ class Ledger:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
         self._key = key
+        self._lock = threading.Lock()
         self._stream = path.open("a+b")
         try:
             fcntl.flock(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -105,14 +107,15 @@ class Ledger:
 
     def append(self, kind: str, body: Json) -> Event:
         """Sign and write one event; it is on disk (fsync) when this returns."""
-        unsigned = Event(self._sequence, round(time.time(), 3), kind, body, self.head, self._key.public.hex, "")
-        event = Event(**{**unsigned.__dict__, "signature": self._key.sign_json(unsigned.signed_part())})
-        line = json.dumps(event.to_json(), sort_keys=True, ensure_ascii=False, allow_nan=False)
-        self._stream.write(line.encode() + b"\n")
-        self._stream.flush()
-        os.fsync(self._stream.fileno())
-        self._sequence += 1
-        self.head = event.digest
+        with self._lock:
+            unsigned = Event(self._sequence, round(time.time(), 3), kind, body, self.head, self._key.public.hex, "")
+            event = Event(**{**unsigned.__dict__, "signature": self._key.sign_json(unsigned.signed_part())})
+            line = json.dumps(event.to_json(), sort_keys=True, ensure_ascii=False, allow_nan=False)
+            self._stream.write(line.encode() + b"\n")
+            self._stream.flush()
+            os.fsync(self._stream.fileno())
+            self._sequence += 1
+            self.head = event.digest
         return event
 
     def close(self) -> None:

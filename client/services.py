@@ -1,0 +1,154 @@
+"""The daemon's two gRPC services and the servers behind their Unix sockets."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import grpc
+
+from client.airlock import Airlock, Outgoing
+from client.proto import relay_pb2 as pb
+from client.proto.service import chunks
+from client.rounds import RoundDesk, RoundJob
+from common.canonical import Json
+from common.errors import ConfigurationError, FederationError
+from common.messages import SiteDescription
+
+__all__ = ["AdminService", "RelayService", "socket_server"]
+
+HEARTBEAT_S = 5.0
+"""Seconds between two states while a round is under way."""
+
+PRESCRIPTION_LIMIT = 65_536
+"""Largest signed prescription that is read, in bytes."""
+
+HEADER_ALLOWANCE = 1 << 20
+"""Bytes a safetensors header may add to an adapter's tensors."""
+
+
+class RelayService:
+    """What the untrusted Flower side may ask.
+
+    Args:
+        describe: makes the site's description.
+        desk: decides on rounds.
+        airlock: sends kept releases again.
+        max_adapter_bytes: size limit of a starting adapter.
+    """
+
+    def __init__(
+        self, describe: Callable[[], SiteDescription], desk: RoundDesk, airlock: Airlock, max_adapter_bytes: int
+    ) -> None:
+        self._describe = describe
+        self._desk = desk
+        self._airlock = airlock
+        self._max_adapter_bytes = max_adapter_bytes + HEADER_ALLOWANCE
+
+    def describe(self, request: pb.DescribeRequest, context: grpc.ServicerContext) -> pb.DescribeReply:
+        """A signed description, constant for an installation."""
+        return pb.DescribeReply(description=self._airlock.release(self._describe()).message)
+
+    def train(self, request: Iterator[pb.TrainChunk], context: grpc.ServicerContext) -> Iterator[pb.RoundEvent]:
+        """Run a round; the stream may be dropped and asked for again at any time."""
+        prescription, adapter = self._receive(request)
+        if adapter is None or len(prescription) > PRESCRIPTION_LIMIT:
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "the adapter or prescription is larger than allowed here")
+            return
+        answer = self._desk.begin(prescription, adapter)
+        yield from self._follow(answer, context) if isinstance(answer, RoundJob) else _events(answer)
+
+    def cancel(self, request: pb.RoundKey, context: grpc.ServicerContext) -> pb.CancelReply:
+        """Stop the named round if it is under way."""
+        return pb.CancelReply(cancelled=self._desk.cancel(request.run, request.round))
+
+    def release(self, request: pb.RoundKey, context: grpc.ServicerContext) -> Iterator[pb.RoundEvent]:
+        """Send a kept release again, unchanged."""
+        try:
+            outgoing = self._airlock.again(request.run, request.round)
+        except FederationError:
+            outgoing = None
+        if outgoing is None:
+            context.abort(grpc.StatusCode.NOT_FOUND, "no release of this round")
+        yield from _events(outgoing)
+
+    def _receive(self, request: Iterator[pb.TrainChunk]) -> tuple[bytes, bytes | None]:
+        first = next(request, pb.TrainChunk())
+        adapter = bytearray()
+        for chunk in request:
+            adapter += chunk.adapter
+            if len(adapter) > self._max_adapter_bytes:
+                return first.prescription, None
+        return first.prescription, bytes(adapter)
+
+    def _follow(self, job: RoundJob, context: grpc.ServicerContext) -> Iterator[pb.RoundEvent]:
+        yield pb.RoundEvent(state=job.state)
+        while (outcome := job.wait(HEARTBEAT_S)) is None:
+            if not context.is_active():
+                return
+            yield pb.RoundEvent(state=job.state)
+        yield from _events(outcome)
+
+
+class AdminService:
+    """What the hospital's own staff may ask.
+
+    Args:
+        status: the daemon's state.
+        shutdown: ends the daemon.
+    """
+
+    def __init__(self, status: Callable[[], Mapping[str, Json]], shutdown: Callable[[], None]) -> None:
+        self._status = status
+        self._shutdown = shutdown
+
+    def status(self, request: pb.StatusRequest, context: grpc.ServicerContext) -> pb.StatusReply:
+        """The daemon's state as JSON."""
+        return pb.StatusReply(json=json.dumps(self._status(), sort_keys=True))
+
+    def shutdown(self, request: pb.ShutdownRequest, context: grpc.ServicerContext) -> pb.ShutdownReply:
+        """End the daemon after this reply."""
+        self._shutdown()
+        return pb.ShutdownReply()
+
+
+def socket_server(path: Path, mode: int, add: Callable[[grpc.Server], None], workers: int = 8) -> grpc.Server:
+    """Serve on a Unix socket that only `mode` lets in.
+
+    Args:
+        path: where to make the socket; a stale one is replaced, so the caller must hold the site's ledger.
+        mode: file rights of the socket.
+        add: registers the services.
+        workers: requests served at once.
+
+    Raises:
+        ConfigurationError: the socket cannot be made.
+    """
+    path.unlink(missing_ok=True)
+    server = grpc.server(ThreadPoolExecutor(workers, thread_name_prefix=path.stem))
+    add(server)
+    # The umask closes the moment between making the socket and setting its rights.
+    previous = os.umask(0o177)
+    try:
+        server.add_insecure_port(f"unix:{path}")
+        server.start()
+        path.chmod(mode)
+    except (RuntimeError, OSError) as error:
+        raise ConfigurationError(
+            "cannot make the socket", where=str(path), remedy="Check the folder's rights and free space."
+        ) from error
+    finally:
+        os.umask(previous)
+    return server
+
+
+def _events(outgoing: Outgoing) -> Iterator[pb.RoundEvent]:
+    if not outgoing.update:
+        yield pb.RoundEvent(refusal=outgoing.message)
+        return
+    yield pb.RoundEvent(release=outgoing.message)
+    for piece in chunks(outgoing.update):
+        yield pb.RoundEvent(update=piece)

@@ -1,0 +1,144 @@
+"""`bat-server`: what the consortium's engineer types."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from common.errors import BatError
+
+__all__ = ["main"]
+
+Command = Callable[[argparse.Namespace], int]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; 0 on success, 1 on a reported error, 2 on wrong usage."""
+    arguments = _parser().parse_args(argv)
+    run: Command = arguments.run_command
+    try:
+        return run(arguments)
+    except BatError as error:
+        print(f"bat-server: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("bat-server: interrupted", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="bat-server", description="Run a federation of hospitals that train one agent, and look at what came out."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    run = _add(commands, "run", _run, "run a federation to its end (the SuperLink and the sites must be up)")
+    run.add_argument("settings", type=Path, metavar="FEDERATION.toml")
+    run.add_argument("--runs", type=Path, default=Path("runs"), help="folder of run directories (default: runs)")
+    run.add_argument("--superlink", default="127.0.0.1:8000", metavar="HOST:PORT", help="default: 127.0.0.1:8000")
+    run.add_argument("--root-certificates", type=Path, metavar="PEM", help="use TLS and trust these")
+
+    key = _add(commands, "key", _key, "print the server's public key for the sites, making the key if there is none")
+    key.add_argument("file", type=Path, metavar="KEY")
+
+    cold = _add(commands, "cold-start", _cold_start, "train the base policy from public demonstrations")
+    cold.add_argument("--out", type=Path, required=True, metavar="FOLDER")
+    cold.add_argument("--seed", type=int, default=1)
+    cold.add_argument("--demonstrations", type=int, default=1200, metavar="N")
+
+    evaluate = _add(commands, "eval", _evaluate, "score an adapter on a suite of a run (JSON)")
+    evaluate.add_argument("run", type=Path, metavar="RUN", help="run directory")
+    evaluate.add_argument("--adapter", type=Path, metavar="FILE", help="default: the run's standing adapter")
+    evaluate.add_argument("--suite", choices=("gate", "sealed"), default="sealed")
+    return parser
+
+
+def _add(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, run: Command, text: str
+) -> argparse.ArgumentParser:
+    command = commands.add_parser(name, help=text, description=text)
+    command.set_defaults(run_command=run)
+    return command
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from common.signing import SigningKey
+    from server.config import load_federation_config
+    from server.flower_run import submit_and_follow
+    from server.run_directory import RunDirectory
+
+    config = load_federation_config(arguments.settings)
+    directory = arguments.runs / config.run
+    RunDirectory.create(directory, config, SigningKey.load_or_create(config.signing_key)).close()
+    state = submit_and_follow(directory, arguments.superlink, arguments.root_certificates, _say)
+    if state["step"] == "complete":
+        return 0
+    print(f"bat-server: {state.get('reason', 'the run failed')}", file=sys.stderr)
+    return 1
+
+
+def _say(state: dict[str, Any]) -> None:
+    if state:
+        stage = f", target {state['target_stage']}" if state.get("target_stage") else ""
+        print(f"round {state.get('round', '-')} of {state['rounds']}: {state['step']}{stage}", flush=True)
+
+
+def _key(arguments: argparse.Namespace) -> int:
+    from common.signing import SigningKey
+
+    print(SigningKey.load_or_create(arguments.file).public.hex)
+    return 0
+
+
+def _cold_start(arguments: argparse.Namespace) -> int:
+    from common.signing import SigningKey
+    from server.cold_start import cold_start
+    from stage_bank.demonstrations import demonstrations
+    from stage_bank.images import public_images
+    from stage_bank.toolkit import open_toolkit_sandbox
+
+    def progress(step: int, loss: float) -> None:
+        if step % 20 == 0:
+            print(f"cold start: step {step}, loss {loss:.3f}", flush=True)
+
+    sandbox = open_toolkit_sandbox(SigningKey.generate())
+    try:
+        images = [image.pixels for image in public_images("demonstrations")]
+        shown = list(demonstrations(images, sandbox, count=arguments.demonstrations, seed=arguments.seed))
+    finally:
+        sandbox.close()
+    print(f"cold start: {len(shown)} demonstrations", flush=True)
+    print(cold_start(arguments.out, shown, arguments.seed, progress=progress))
+    return 0
+
+
+def _evaluate(arguments: argparse.Namespace) -> int:
+    import json
+
+    from common.adapter import decode_adapter
+    from common.errors import ConfigurationError
+    from common.signing import SigningKey
+    from server.config import load_federation_config
+    from server.gate_evaluator import GateEvaluator
+
+    config = load_federation_config(arguments.run / "config.toml")
+    path = arguments.adapter or arguments.run / "adapter.safetensors"
+    try:
+        adapter = decode_adapter(path.read_bytes())
+    except OSError as error:
+        raise ConfigurationError("cannot read the adapter", where=str(path), remedy=f"{error.strerror}.") from error
+    evaluator = GateEvaluator(config, arguments.run, SigningKey.generate(), arguments.suite)
+    try:
+        evaluation = evaluator.evaluate(adapter)
+    finally:
+        evaluator.close()
+    summary = {key: value for key, value in evaluation.to_json().items() if key != "cells"}
+    print(json.dumps({"suite": arguments.suite, **summary}, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+"""The evaluator of a run: the base policy, the gate suite and a sandbox, loaded once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from common.adapter import Adapter
+from common.policy import load_policy
+from common.signing import SigningKey
+from server.config import FederationConfig
+from server.evaluation import EvaluationSummary
+from server.heldout import HeldoutSuite, build_suite, load_suite
+from server.heldout_evaluation import SuiteRunner
+from stage_bank.images import Split
+from stage_bank.toolkit import open_toolkit_sandbox
+
+__all__ = ["GateEvaluator", "suite_file"]
+
+
+def suite_file(run: Path, name: Split) -> Path:
+    """Where a run keeps one of its two suites."""
+    return run / "suites" / f"{name}.jsonl"
+
+
+class GateEvaluator:
+    """Scores adapters on the gate suite of a run; builds the suite on first use.
+
+    Args:
+        config: the run's settings.
+        run: the run directory.
+        key: the sandbox signs receipts with it.
+        name: which suite.
+    """
+
+    def __init__(self, config: FederationConfig, run: Path, key: SigningKey, name: Split = "gate") -> None:
+        self._policy = load_policy(config.model)
+        self._sandbox = open_toolkit_sandbox(key)
+        self._runner = SuiteRunner(self._suite(config, run, name), self._sandbox)
+
+    def evaluate(self, adapter: Adapter) -> EvaluationSummary:
+        """Decode greedily with `adapter` in every cell; see `server.round_loop.Evaluator`."""
+        return self._runner.policy(self._policy, adapter)
+
+    def close(self) -> None:
+        """End the sandbox."""
+        self._sandbox.close()
+
+    def _suite(self, config: FederationConfig, run: Path, name: Split) -> HeldoutSuite:
+        path = suite_file(run, name)
+        if not path.exists():
+            build_suite(
+                name,
+                self._sandbox,
+                tracks=config.tracks,
+                cells_per_track=config.evaluation.cells_per_track,
+                seed=config.seed,
+            ).save(path)
+        return load_suite(path)
