@@ -49,8 +49,8 @@ def read_dataset(path: Path) -> FileDataset:
         raise Refused(Reason.TRUNCATED) from error
     except Exception as error:  # the parser raises many types on hostile input; all mean the same to the site
         raise Refused(Reason.DAMAGED if has_preamble else Reason.NOT_DICOM) from error
-    if len(dataset) == 0:
-        raise Refused(Reason.DAMAGED)
+    if len(dataset) == 0:  # what the parser leaves of a compressed file whose end is missing
+        raise Refused(Reason.TRUNCATED)
     if not has_preamble:
         if "SOPClassUID" not in dataset:
             raise Refused(Reason.NOT_DICOM)

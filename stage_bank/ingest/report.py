@@ -36,7 +36,7 @@ class Reason(StrEnum):
     NOT_DICOM = "not DICOM"
     DAMAGED = "DICOM header is truncated or damaged"
     INDEX = "DICOMDIR: an index without images"
-    NO_PIXELS = "no pixel data"
+    NO_PIXELS = "no pixel data (not an image, or cut short before it)"
     TRUNCATED = "truncated: the file ends before its data does"
     UNDECODABLE = "pixel data cannot be decoded (damaged, or a compression that no decoder here knows)"
     VIDEO = "video"
