@@ -22,11 +22,11 @@ __all__ = ["METHODS", "NOISE", "blots", "measure", "noise_strength", "process", 
 METHODS = {"gaussian": "smooth", "impulse": "median", "stripe": "destripe", "shading": "flatten"}
 """Kind to the method that removes it."""
 
-NOISE = {"1": 0.03, "2": 0.07, "3": 0.15}
+NOISE = {"1": 0.03, "2": 0.07, "3": 0.13}
 """Level to standard deviation of gaussian noise."""
 
-SMOOTHING = {"1": 0.55, "2": 1.0, "3": 1.8}
-BLOT_SHARE, WAVE_AMPLITUDE, FIELD_AMPLITUDE, NOISE_FLOOR = 0.012, 0.03, 0.12, 0.015
+SMOOTHING = {"1": 0.6, "2": 1.3, "3": 2.6}
+BLOT_SHARE, WAVE_AMPLITUDE, FIELD_AMPLITUDE, NOISE_FLOOR = 0.03, 0.03, 0.12, 0.015
 """What an image must show at least to be called impulse, stripe, shading or gaussian."""
 
 Mask = npt.NDArray[np.bool_]
@@ -111,11 +111,12 @@ def measure(images: Sequence[Array]) -> Measured:
     level = max(LEVELS, key=lambda name: share[name])
     if share[level] > BLOT_SHARE:
         return Measured("impulse", level)
-    wave = {level: float(np.median([abs(profile_wave(image, level)) for image in images])) for level in LEVELS}
+    logs = [np.log(np.maximum(image, 1e-3)) for image in images]
+    even = [np.exp(_without_fields(log)) for log in logs]
+    wave = {level: float(np.median([abs(profile_wave(image, level)) for image in even])) for level in LEVELS}
     level = max(LEVELS, key=lambda name: wave[name])
     if wave[level] > WAVE_AMPLITUDE:
         return Measured("stripe", level)
-    logs = [np.log(np.maximum(image, 1e-3)) for image in images]
     field = {name: float(np.median([np.linalg.norm(field_band(log, name)) for log in logs])) for name in LEVELS}
     level = max(LEVELS, key=lambda name: field[name])
     if field[level] > FIELD_AMPLITUDE:
@@ -124,6 +125,13 @@ def measure(images: Sequence[Array]) -> Measured:
     if noise < NOISE_FLOOR:
         return Measured("", "")
     return Measured("gaussian", min(LEVELS, key=lambda name: abs(np.log(noise / NOISE[name]))))
+
+
+def _without_fields(logarithm: Array) -> Array:
+    """A logarithm without its slow fields, which would leak into the column waves."""
+    for level in LEVELS:
+        logarithm = logarithm - field_part(logarithm.shape, level, field_band(logarithm, level))
+    return logarithm
 
 
 def residual(images: Sequence[Array], outputs: Sequence[Array]) -> str:

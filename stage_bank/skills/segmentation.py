@@ -27,6 +27,12 @@ RADII = {"1": 3.2, "2": 5.5, "3": 9.0}
 AREAS = {"1": (16, 58), "2": (59, 160), "3": (161, 420)}
 """Level to the areas, in pixels, that a lesion of that class may have."""
 
+CONVINCING = 0.5
+"""Least evidence (see `_evidence`) for lesions to be taken for found."""
+
+LARGEST_DOT = 6
+"""Most pixels of thin structure that is still a dot and not a line."""
+
 Mask = npt.NDArray[np.bool_]
 
 
@@ -39,7 +45,9 @@ def _threshold(image: Array, level: str) -> Mask:
 def _tophat(image: Array, level: str) -> Mask:
     """Slightly bright against a local background wider than the lesion; strong objects (devices) are left out."""
     side = int(2 * RADII[level]) + 5
-    above = image - ndimage.grey_opening(image, size=(side, side), mode="nearest")
+    # Odd reflection continues a slant past the border; any even padding would raise a false rim there.
+    padded = np.pad(image, side, mode="reflect", reflect_type="odd")
+    above = image - ndimage.grey_opening(padded, size=(side, side))[side:-side, side:-side]
     parts, count = ndimage.label(above > 0.07)
     strength = ndimage.maximum(above, parts, index=np.arange(count + 1))
     strength[0] = np.inf
@@ -48,26 +56,27 @@ def _tophat(image: Array, level: str) -> Mask:
 
 
 def _dots(image: Array) -> tuple[Mask, Mask]:
-    """Thin bright structure, apart into single dots (up to 3 pixels) and longer lines."""
+    """Thin bright structure, apart into dots and longer lines."""
     thin = size_band(image, 1, 4) > 0.15
     parts, count = ndimage.label(thin, structure=np.ones((3, 3)))
     sizes = np.bincount(parts.ravel(), minlength=count + 1)
     sizes[0] = 0
-    return ((sizes > 0) & (sizes <= 3))[parts], (sizes > 3)[parts]
+    return ((sizes > 0) & (sizes <= LARGEST_DOT))[parts], (sizes > LARGEST_DOT)[parts]
 
 
 def _cluster(image: Array, level: str) -> Mask:
-    """Single dots closed into one region."""
+    """Dots that lie close together, joined to one region half a dot spacing wider than they are."""
     dots, _ = _dots(image)
-    padded = np.pad(dots, 4)
-    closed = ndimage.binary_closing(padded, structure=np.ones((4, 4)), iterations=1)
-    mask: Mask = ndimage.binary_opening(closed, structure=np.ones((3, 3)))[4:-4, 4:-4]
+    closed = ndimage.binary_closing(np.pad(dots, 4), structure=np.ones((5, 5)))
+    dense = ndimage.binary_opening(closed, structure=np.ones((3, 3)))
+    mask: Mask = ndimage.binary_dilation(dense)[4:-4, 4:-4]
     return mask
 
 
 def _fill(image: Array, level: str) -> Mask:
-    """Thin closed lines, filled; what encloses nothing is left out."""
+    """Thin closed lines (gaps of a pixel or two are bridged), filled; what encloses nothing is left out."""
     _, lines = _dots(image)
+    lines = ndimage.binary_closing(np.pad(lines, 2), structure=np.ones((3, 3)))[2:-2, 2:-2]
     filled = ndimage.binary_fill_holes(lines)
     parts, count = ndimage.label(filled)
     whole = np.bincount(parts.ravel(), minlength=count + 1)
@@ -98,30 +107,44 @@ def process(image: Array, method: str, level: str) -> Mask:
 
 
 def measure(images: Sequence[Array]) -> Measured:
-    """The kind and size class that shows lesions in most images; empty when none does in half of them."""
+    """The kind and size class whose method finds the roundest lesions; empty when none does in half of the images."""
     best, found = Measured("", ""), 0.0
     for kind, method in METHODS.items():
         for level in LEVELS:
-            score = _evidence([process(image, method, level) for image in images])
+            score = _evidence([process(image, method, level) for image in images], level)
             if score > found:
                 best, found = Measured(kind, level), score
-    return best if found >= 0.5 else Measured("", "")
+    return best if found >= CONVINCING else Measured("", "")
 
 
-def _evidence(masks: Sequence[Mask]) -> float:
-    """Share of images with one or two compact components."""
-    hits = 0.0
+def _evidence(masks: Sequence[Mask], level: str) -> float:
+    """Mean over the images of how well what was found agrees with discs of the level's radius, in [0, 1].
+
+    An image counts by its worst component, and not at all with more than three.
+    """
+    total = 0.0
     for mask in masks:
         parts, count = ndimage.label(mask)
-        if 1 <= count <= 2:
-            boxes = ndimage.find_objects(parts)
-            area = sum((box[0].stop - box[0].start) * (box[1].stop - box[1].start) for box in boxes)
-            hits += float(mask.sum() / area)
-    return hits / max(len(masks), 1)
+        if 1 <= count <= 3:
+            total += min(_roundness(parts[box] == part, level) for part, box in _boxes(parts))
+    return total / max(len(masks), 1)
 
 
-def residual(images: Sequence[Array], outputs: Sequence[Mask]) -> str:
-    """The kind of lesion the masks miss, judged without a reference; empty when the masks look complete."""
-    if _evidence(outputs) >= 0.5:
+def _boxes(parts: npt.NDArray[np.int32]) -> list[tuple[int, tuple[slice, slice]]]:
+    return list(enumerate(ndimage.find_objects(parts), start=1))
+
+
+def _roundness(part: Mask, level: str) -> float:
+    """Overlap (intersection over union) of one component with a disc of the level's radius at its box's centre."""
+    row, column = np.ogrid[: part.shape[0], : part.shape[1]]
+    centre = ((part.shape[0] - 1) / 2, (part.shape[1] - 1) / 2)
+    inside = (row - centre[0]) ** 2 + (column - centre[1]) ** 2 <= RADII[level] ** 2
+    whole = max(np.pi * RADII[level] ** 2, float(inside.sum())) + float((part & ~inside).sum())
+    return float((part & inside).sum()) / whole
+
+
+def residual(images: Sequence[Array], outputs: Sequence[Mask], level: str) -> str:
+    """The kind of lesion the masks miss, judged without a reference; empty when the masks show round lesions."""
+    if _evidence(outputs, level) >= CONVINCING:
         return ""
     return measure(images).kind or "empty"

@@ -39,7 +39,7 @@ SKILLS: Mapping[str, TrackSkill] = {
         methods=segmentation.METHODS,
         measure=lambda images, _: segmentation.measure(images),
         process=lambda image, method, level, _: segmentation.process(image, method, level),
-        residual=lambda images, outputs, method, level, _: segmentation.residual(images, outputs),
+        residual=lambda images, outputs, method, level, _: segmentation.residual(images, outputs, level),
     ),
     "enhancement": TrackSkill(
         methods=enhancement.METHODS,

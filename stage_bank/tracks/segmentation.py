@@ -88,7 +88,7 @@ def _insert(tissue: Array, kind: str, level: str, rng: np.random.Generator) -> t
     mask = np.zeros(tissue.shape, dtype=bool)
     image = compress(tissue, 0.3, 0.36) if kind == "faint" else compress(tissue, 0.26, 0.4)
     if kind == "faint":
-        slant = np.linspace(-0.18, 0.3, COLUMNS)[None, :]
+        slant = np.linspace(-0.15, 0.5, COLUMNS)[None, :]
         image = image + (slant if rng.random() < 0.5 else slant[:, ::-1])
     for centre in place_discs([radius] * count, rng):
         lesion = disc(centre, radius)
@@ -97,7 +97,7 @@ def _insert(tissue: Array, kind: str, level: str, rng: np.random.Generator) -> t
     return np.clip(image, 0.0, 1.0), mask
 
 
-def _lesion(lesion: Mask, kind: str, centre: tuple[float, float], radius: float) -> Array:
+def _lesion(lesion: Mask, kind: str, centre: tuple[int, int], radius: float) -> Array:
     """What one lesion adds to the image."""
     if kind == "solid":
         return 0.45 * ndimage.gaussian_filter(lesion.astype(np.float64), 0.5)
@@ -106,5 +106,5 @@ def _lesion(lesion: Mask, kind: str, centre: tuple[float, float], radius: float)
     if kind == "ring":
         return 0.45 * (lesion & ~disc(centre, radius - 1.5))
     dots = np.zeros(lesion.shape)
-    dots[int(centre[0]) % 2 :: 2, int(centre[1]) % 2 :: 2] = 0.45
+    dots[centre[0] % 2 :: 2, centre[1] % 2 :: 2] = 0.45
     return dots * lesion
