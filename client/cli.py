@@ -42,6 +42,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add(commands, "run", _run, "serve this site until stopped (builds the Stage Bank first when there is none)")
+    bank = commands.add_parser("bank", help="build the Stage Bank, or count what it holds")
+    parts = bank.add_subparsers(required=True, metavar="COMMAND")
+    _add(parts, "build", _bank_build, "make the Stage Bank from the DICOM folder and seal it")
+    _add(parts, "stats", _bank_stats, "count states, patients and bytes of the Stage Bank (JSON; for local eyes only)")
     _add(commands, "status", _status, "ask the running daemon how it stands (JSON)")
     _add(commands, "stop", _stop, "end the running daemon")
     _add(commands, "key", _key, "print the site's public key for enrolment, making the key if there is none")
@@ -66,6 +70,34 @@ def _run(config: SiteConfig, _arguments: argparse.Namespace) -> int:
 
     prepare_state_folder(config)
     SiteDaemon(config).run()
+    return 0
+
+
+def _bank_build(config: SiteConfig, _arguments: argparse.Namespace) -> int:
+    from client.bank_builder import build_bank
+    from client.daemon import prepare_state_folder
+    from client.progress import ProgressFile
+    from common.signing import SigningKey
+    from stage_bank.toolkit import open_toolkit_sandbox
+
+    prepare_state_folder(config)
+    sandbox = open_toolkit_sandbox(SigningKey.generate())
+    try:
+        built = build_bank(config, sandbox, ProgressFile(config.progress_file))
+    finally:
+        sandbox.close()
+    print("\n".join(built.report))
+    print(f"bank sealed: {built.states} states of {built.patients} patients, {built.rejected} kept out by the wall")
+    return 0
+
+
+def _bank_stats(config: SiteConfig, _arguments: argparse.Namespace) -> int:
+    from dataclasses import asdict
+
+    from stage_bank.bank import StageBank
+
+    with StageBank.open(config.bank_folder, config.bank_key_file) as bank:
+        print(json.dumps(asdict(bank.stats()), indent=2))
     return 0
 
 

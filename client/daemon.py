@@ -38,12 +38,11 @@ STOP_TIMEOUT_S = 20.0
 
 
 def prepare_state_folder(config: SiteConfig) -> None:
-    """Make the state and socket folders, closed to others.
+    """Make the state folder, which only its owner may enter, and the socket folder.
 
     Raises:
         ConfigurationError: a folder cannot be made.
     """
-    os.umask(0o077)
     try:
         config.state.mkdir(parents=True, exist_ok=True)
         config.state.chmod(0o700)
@@ -72,7 +71,7 @@ class SiteDaemon:
         self._ledger = Ledger(config.ledger_file, self._key)
         self._history = SiteHistory.of(read_ledger(config.ledger_file))
         self._progress = ProgressFile(config.progress_file)
-        self._learner = GrpoLearner(config, read_base_model(config.model), self._key)
+        self._learner = GrpoLearner(config, read_base_model(config.model), self._ledger)
         self._airlock = Airlock(self._ledger, self._history, self._key, config.outbox, config.policy.max_update_bytes)
         self._desk = RoundDesk(
             site=config.site,

@@ -1,19 +1,35 @@
 """The learner of a real site: draws states from the bank and practises on them with GRPO in the sandbox.
 
-Torch and everything heavy is imported when the model is first needed, so that the daemon answers at once.
+Torch and what builds on it load in the background, so that the daemon answers at once and the first round finds them
+ready.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from client.bank_builder import build_bank, open_bank
 from client.learner import Progress
 from client.site_config import SiteConfig
 from common.adapter import Adapter, AdapterSpec
 from common.base_model import BaseModel
-from common.errors import PolicyRefusal
+from common.canonical import Json, digest_bytes
+from common.errors import BatError, PolicyRefusal
+from common.ledger import Ledger
 from common.messages import Prescription, RefusalCode
+from common.sandbox import Sandbox
 from common.signing import SigningKey
+from rubrics.replay import Replayer
+from stage_bank.bank import StageBank
+from stage_bank.environment import StageEnvironment
+from stage_bank.toolkit import open_toolkit_sandbox
+
+if TYPE_CHECKING:
+    from common.policy import Policy
 
 __all__ = ["GrpoLearner"]
 
@@ -24,14 +40,18 @@ class GrpoLearner:
     Args:
         config: the site's settings.
         model: the approved base model.
-        key: the site's key; the sandbox signs receipts with it.
+        ledger: the site's ledger.
     """
 
-    def __init__(self, config: SiteConfig, model: BaseModel, key: SigningKey) -> None:
+    def __init__(self, config: SiteConfig, model: BaseModel, ledger: Ledger) -> None:
         self._config = config
         self._model = model
-        self._key = key
-        self.states = 0
+        self._ledger = ledger
+        self._bank: StageBank | None = None
+        self._sandbox: Sandbox | None = None
+        self._loading: threading.Thread | None = None
+        self._policy: Policy | None = None
+        self._failure: Exception | None = None
 
     @property
     def base_model(self) -> str:
@@ -43,16 +63,94 @@ class GrpoLearner:
         """The adapter this base model takes."""
         return self._model.spec
 
+    @property
+    def states(self) -> int:
+        """Number of states in the bank."""
+        return 0 if self._bank is None else len(self._bank.rows())
+
     def open(self, progress: Progress) -> None:
-        """Open the bank."""
+        """Open the bank, building it first when there is none, and start loading the model.
+
+        Raises:
+            BatError: the images, the bank or the sandbox cannot be used.
+        """
+        if self._config.bank.states == 0:
+            return
+        self._sandbox = open_toolkit_sandbox(SigningKey.generate())
+        self._bank = open_bank(self._config)
+        if self._bank is None:
+            built = build_bank(self._config, self._sandbox, progress)
+            for line in built.report:
+                print(line, flush=True)
+            body: dict[str, Json] = {"digest": built.digest, "states": built.states, "patients": built.patients}
+            self._ledger.append("bank_sealed", {**body, "kept_out_by_wall": built.rejected})
+            self._bank = StageBank.open(self._config.bank_folder, self._config.bank_key_file)
+        self._loading = threading.Thread(target=self._load, name="load-policy", daemon=True)
+        self._loading.start()
 
     def close(self) -> None:
-        """End the sandbox."""
+        """End the sandbox and close the bank."""
+        if self._sandbox is not None:
+            self._sandbox.close()
+        if self._bank is not None:
+            self._bank.close()
 
     def train(
         self, prescription: Prescription, start: Adapter, progress: Progress, cancelled: Callable[[], bool]
     ) -> Adapter:
         """One round; see `Learner.train`."""
-        if prescription.optimizer.steps == 0:
+        optimizer = prescription.optimizer
+        if optimizer.steps == 0:
             return start
-        raise PolicyRefusal(RefusalCode.NOT_READY, "the bank holds no states", remedy="Build it first.")
+        bank, sandbox = self._bank, self._sandbox
+        if bank is None or sandbox is None:
+            raise PolicyRefusal(RefusalCode.NOT_READY, "this site has no bank", remedy="Set bank.states.")
+        seed = _seed(self._config, prescription)
+        drawn = bank.draw(
+            np.random.default_rng(seed),
+            prescription.pool_odds,
+            prescription.target_stage,
+            prescription.tracks,
+            optimizer.steps * optimizer.groups_per_step,
+        )
+        rows = [{"state_id": row.state_id, "prompt": bank.state(row.state_id).prompt} for row in drawn]
+        policy = self._ready_policy()
+        replayer = Replayer(sandbox)
+
+        from client.trainer import train_round
+
+        def environment() -> StageEnvironment:
+            return StageEnvironment(bank.state, sandbox, replayer)
+
+        def report(record: dict[str, Any]) -> None:
+            progress({"state": "training", **record})
+
+        return train_round(policy, start, environment, rows, optimizer, seed, report, cancelled)
+
+    def _load(self) -> None:
+        try:
+            import torch
+
+            import client.trainer.grpo  # noqa: F401  (seconds of imports that a round should not wait for)
+            from common.policy import load_policy
+
+            torch.set_num_threads(1)
+            self._policy = load_policy(self._config.model)
+        except Exception as error:
+            self._failure = error
+
+    def _ready_policy(self) -> Policy:
+        if self._loading is not None:
+            self._loading.join()
+        if self._policy is None:
+            reason = str(self._failure)
+            raise (
+                self._failure if isinstance(self._failure, BatError) else BatError(f"the policy did not load: {reason}")
+            )
+        return self._policy
+
+
+def _seed(config: SiteConfig, prescription: Prescription) -> int:
+    """Differs between sites and rounds, and is the same when a run is repeated; below 2**32."""
+    text = f"{config.bank.seed}/{prescription.round}/{config.site}"
+    return int(digest_bytes(text.encode())[:8], 16)

@@ -221,13 +221,12 @@ class RoundDesk:
                 prescription, start, lambda record: self._progress({**named, **record}), lambda: _ended(job)
             )
             if _ended(job):
-                code = RefusalCode.CANCELLED if job.cancel.is_set() else RefusalCode.EXPIRED
-                raise PolicyRefusal(code, "the round was cancelled or ran past its deadline")
+                raise PolicyRefusal(_code(job, None), "the round was cancelled or ran past its deadline")
             self._move(job, "releasing")
             outcome = self._released(job, difference(trained, start))
             state = "released"
         except Exception as error:
-            code = RefusalCode(error.code) if isinstance(error, PolicyRefusal) else RefusalCode.INTERNAL
+            code = _code(job, error)
             reason = str(error) if isinstance(error, BatError) else f"{type(error).__name__}: {error}"
             self._ledger.append("round_failed", {**named, "code": code, "reason": reason[:500]})
             outcome = self.refusal(code, prescription)
@@ -259,6 +258,15 @@ class RoundDesk:
 
 def _ended(job: RoundJob) -> bool:
     return job.cancel.is_set() or time.time() > job.prescription.deadline_unix
+
+
+def _code(job: RoundJob, error: Exception | None) -> RefusalCode:
+    """The one word about a failed round that leaves."""
+    if job.cancel.is_set():
+        return RefusalCode.CANCELLED
+    if _ended(job):
+        return RefusalCode.EXPIRED
+    return RefusalCode(error.code) if isinstance(error, PolicyRefusal) else RefusalCode.INTERNAL
 
 
 def _accepted_body(job: RoundJob) -> dict[str, Json]:

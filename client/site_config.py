@@ -42,7 +42,7 @@ class BankSettings(_Settings):
     """How the Stage Bank is made from the site's images."""
 
     states: int = Field(default=126, ge=0, le=100_000)
-    """States to admit; the source grid has 126. With 0 there is no bank, and only rounds of zero steps can be answered."""
+    """States to admit; the source grid has 126. With 0 there is no bank: only rounds of zero steps are answered."""
     seed: int = Field(default=1, ge=0)
 
 
