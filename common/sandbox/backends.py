@@ -7,8 +7,9 @@ workspace and /tmp over a read-only root of interpreter, chosen packages, toolki
 outside interpreter, packages, toolkit, system folders and the own workspace; no sockets, ptrace, keyrings, io_uring or
 outside signals; resource limits, output cap, and the end of the whole tree. It does not guarantee:
 
-- hidden names: `stat` tells whether a path that the worker's user may traverse exists, how large and old it is, and
-  permission bits and times of files that this user owns may be changed; as an ordinary user these are your files;
+- hidden names: `stat` tells whether a path that the worker's user may traverse exists, how large and old it is;
+- permission bits, owners and times: changing them is a pretended success everywhere, since Landlock cannot tell places
+  apart for these calls;
 - the workspace cap: only a single file's size is limited, the whole is bounded by the disk below the temporary folder;
 - fixed paths: there is no /workspace and no private /tmp ($HOME, $TMPDIR and relative paths work), and no /proc;
 - packages beside a system interpreter's own (`/usr/lib/python3/dist-packages`), which stay readable;
@@ -51,11 +52,19 @@ _ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "PYTHONDONTWRITEBYTECODE": "1",
 }
+_CAP_SYS_ADMIN = 21
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 
 
 def _worker_uid() -> int | None:
     return WORKER_UID if os.geteuid() == 0 else None
+
+
+def _may_mount() -> bool:
+    """Whether this process holds CAP_SYS_ADMIN (root in a container often does not)."""
+    with open("/proc/self/status", encoding="ascii") as status:
+        effective = next(line.split()[1] for line in status if line.startswith("CapEff:"))
+    return bool(int(effective, 16) >> _CAP_SYS_ADMIN & 1)
 
 
 def _place(runtime: Runtime) -> tuple[dict[str, str], Path, dict[str, Path]]:
@@ -64,7 +73,7 @@ def _place(runtime: Runtime) -> tuple[dict[str, str], Path, dict[str, Path]]:
     Returns:
         Binds to make first (as root; elsewhere empty), then the reachable base prefix and packages.
     """
-    if _worker_uid() is None:
+    if _worker_uid() is None or not _may_mount():
         return {}, runtime.base, dict(runtime.packages)
     binds: dict[str, str] = {}
     stage = runtime.folder / "stage"
@@ -107,7 +116,7 @@ def bwrap_command(runtime: Runtime, settings: Mapping[str, Any]) -> Command:
     ]
     argv += ["--unshare-cgroup-try", "--uid", "1000", "--gid", "1000", "--hostname", "sandbox", "--clearenv"]
     argv += ["--new-session", "--as-pid-1", "--cap-drop", "ALL"]
-    for capability in ("SYS_ADMIN", "SYS_CHROOT", "SETPCAP"):
+    for capability in ("SYS_ADMIN", "SYS_CHROOT"):
         argv += ["--cap-add", f"CAP_{capability}"]
     argv += ["--ro-bind", "/usr", "/usr"]
     for path, target in system_links().items():
@@ -209,25 +218,29 @@ class ForkServerSandbox:
             worker = self._worker
         workspace = self._workspace(worker)
 
-        def run(request: Mapping[str, Any], code: bytes, view: tuple[int, ...]) -> Outcome:
+        def run(language: str, code: bytes, stop: int) -> Outcome:
             with self._slots:
-                return worker.run(request, code, view)
+                return worker.run(language, code, workspace.view, stop)
 
-        return Session(workspace, files, run, self._key, self.limits)
+        session = Session(workspace, files, run, self._key, self.limits, self._sessions.discard)
+        self._sessions.add(session)
+        return session
 
     def _workspace(self, worker: Worker) -> Workspace:
         if self.name == "bwrap":
             view, folder = worker.open_view()
-            return Workspace(folder, _worker_uid(), (view,), {}, None)
+            return Workspace(folder, _worker_uid(), view, None)
         path = self._folder / "sessions" / secrets.token_hex(16)
         for made in (path, path / "workspace", path / "tmp"):
             made.mkdir(mode=0o700)
             if (uid := _worker_uid()) is not None:
                 os.chown(made, uid, uid)
         folder = os.open(path / "workspace", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        return Workspace(folder, _worker_uid(), (), {"folder": str(path)}, path)
+        return Workspace(folder, _worker_uid(), os.open(path, os.O_PATH | os.O_CLOEXEC), path)
 
     def close(self) -> None:
         """End the worker, and with it all sessions."""
         self._worker.close()
+        for session in list(self._sessions):
+            session.close()
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -12,8 +13,9 @@ from dataclasses import dataclass
 from common.errors import SandboxError
 from common.sandbox.inside.protocol import receive, send
 from common.sandbox.interface import Limits
+from common.sandbox.processes import pid_of, tree_usage
 
-__all__ = ["Outcome", "watch"]
+__all__ = ["Outcome", "UnresponsiveError", "watch"]
 
 _GRACE_S = 10.0
 """How long the fork server may take to report a child that was killed."""
@@ -22,6 +24,11 @@ _START_S = 20.0
 _FLOOD_FACTOR = 4096
 """A program that writes this many times its output cap is ended: reading on would only burn the host's processor."""
 _BLOCK = 1 << 16
+_MEMORY_CHECK_S = 0.05
+
+
+class UnresponsiveError(SandboxError):
+    """The fork server neither answered nor ended; it has to be killed."""
 
 
 @dataclass(frozen=True)
@@ -38,45 +45,42 @@ class Outcome:
 
 
 class _Watch:
-    def __init__(self, reply: socket.socket, output: int, limits: Limits) -> None:
-        self._reply, self._output, self._limits = reply, output, limits
+    def __init__(self, reply: socket.socket, output: int, stop: int, limits: Limits) -> None:
+        self._reply, self._output, self._stop, self._limits = reply, output, stop, limits
         self._kept = bytearray()
         self._total = 0
         self._handle: int | None = None
-        self._started = self._killed = self._timed_out = self._ended = False
+        self._kill_by_message = False
+        self._cpu_s = 0.0  # Seen from outside: the kernel forgets children that nobody waited for.
+        self._stopping = self._killed = self._timed_out = False
         self._result: dict[str, float] | None = None
+        self._begin = time.monotonic()
+        self._give_up = self._begin + max(_START_S, limits.wall_s)
         self._poll = select.poll()
-        self._poll.register(reply, select.POLLIN)
-        self._poll.register(output, select.POLLIN)
+        for descriptor in (reply.fileno(), output, stop):
+            self._poll.register(descriptor, select.POLLIN)
 
     def run(self) -> Outcome:
-        begin = time.monotonic()
-        deadline = begin + self._limits.wall_s
-        last = begin + max(_START_S, self._limits.wall_s)
         while self._result is None:
-            now = time.monotonic()
-            if self._started and not self._killed and now >= deadline:
-                self._timed_out = True
-                self._kill()
-                last = now + _GRACE_S
-            if now >= last:
-                raise SandboxError("the fork server does not answer")
-            until = deadline if self._started and not self._killed else last
-            for descriptor, _ in self._poll.poll(max(0.0, until - now) * 1000 + 1):
+            for descriptor, _ in self._poll.poll(self._wait_s() * 1000):
                 if descriptor == self._output:
-                    self._read()
+                    if self._read() == 0:
+                        self._poll.unregister(self._output)
+                elif descriptor == self._stop:
+                    self._poll.unregister(self._stop)
+                    self._stopping = True
                 else:
                     self._take_message()
-        wall = time.monotonic() - begin
+            self._enforce()
+        wall = time.monotonic() - self._begin
         while self._read():
             pass
-        result = self._result
         return Outcome(
-            int(result["status"]),
+            int(self._result["status"]),
             self._timed_out,
             wall,
-            float(result["cpu_s"]),
-            int(result["peak_kib"]) * 1024,
+            max(float(self._result["cpu_s"]), self._cpu_s),
+            int(self._result["peak_kib"]) * 1024,
             bytes(self._kept),
             self._total > len(self._kept),
         )
@@ -84,6 +88,37 @@ class _Watch:
     def close(self) -> None:
         if self._handle is not None:
             os.close(self._handle)
+
+    def _wait_s(self) -> float:
+        """Until when nothing needs to be checked."""
+        now = time.monotonic()
+        if self._handle is None or self._killed:
+            return max(0.001, self._give_up - now)
+        return max(0.001, min(_MEMORY_CHECK_S, self._begin + self._limits.wall_s - now))
+
+    def _enforce(self) -> None:
+        now = time.monotonic()
+        if self._result is None and now >= self._give_up:
+            raise UnresponsiveError("the fork server does not answer")
+        if self._handle is None or self._killed or self._result is not None:
+            return
+        self._timed_out = now - self._begin >= self._limits.wall_s
+        flooded = self._total > self._limits.output_bytes * _FLOOD_FACTOR
+        if self._timed_out or flooded or self._stopping or self._takes_too_much(now):
+            self._killed = True
+            self._give_up = now + _GRACE_S
+            self._kill()
+
+    def _takes_too_much(self, now: float) -> bool:
+        """Whether all processes together use more memory than one may; the per-process limit cannot see that."""
+        if now - self._begin < _MEMORY_CHECK_S or self._handle is None:
+            return False
+        pid = pid_of(self._handle)
+        if pid is None:
+            return False
+        usage = tree_usage(pid)
+        self._cpu_s = max(self._cpu_s, usage.cpu_s)
+        return usage.memory_bytes > self._limits.memory_bytes
 
     def _take_message(self) -> None:
         try:
@@ -96,45 +131,43 @@ class _Watch:
         if "error" in fields:
             raise SandboxError("the fork server could not run a program", where=str(fields["error"])[:500])
         if "started" in fields:
-            self._started = True
-            self._handle = descriptors[0] if descriptors else None
+            self._handle = descriptors[0]
+            self._kill_by_message = fields["kill"] == "message"
         else:
             self._result = fields
 
-    def _read(self) -> bool:
-        """Take what is there, keep at most the cap; false at the end."""
-        block = os.read(self._output, _BLOCK)
-        if not block:
-            if not self._ended:
-                self._poll.unregister(self._output)
-            self._ended = True
-            return False
+    def _read(self) -> int:
+        """Take what is there, keep at most the cap; 0 at the end."""
+        try:
+            block = os.read(self._output, _BLOCK)
+        except BlockingIOError:
+            return 0 if self._result is not None else -1
         self._kept += block[: max(0, self._limits.output_bytes - len(self._kept))]
         self._total += len(block)
-        if self._total > self._limits.output_bytes * _FLOOD_FACTOR and self._started and not self._killed:
-            self._kill()
-        return True
+        return len(block)
 
     def _kill(self) -> None:
-        self._killed = True
-        if self._handle is not None:
-            signal.pidfd_send_signal(self._handle, signal.SIGKILL)
-        else:
-            send(self._reply, {"kill": True})
+        with contextlib.suppress(OSError):  # It may just have ended by itself; the result then says so.
+            if self._kill_by_message:
+                send(self._reply, {"kill": True})
+            elif self._handle is not None:
+                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
 
 
-def watch(reply: socket.socket, output: int, limits: Limits) -> Outcome:
+def watch(reply: socket.socket, output: int, stop: int, limits: Limits) -> Outcome:
     """Follow an execution to its end.
 
     Args:
         reply: the execution's own channel from the fork server.
-        output: read end of its output pipe, blocking.
-        limits: wall clock and output cap to enforce.
+        output: read end of its output pipe, non-blocking: a program may reopen and drain its own pipe.
+        stop: becomes readable when the execution shall end early.
+        limits: wall clock, memory and output cap to enforce.
 
     Raises:
-        SandboxError: the server died, hangs, or could not confine the program.
+        SandboxError: the server died, or could not confine the program.
+        UnresponsiveError: the server hangs.
     """
-    follower = _Watch(reply, output, limits)
+    follower = _Watch(reply, output, stop, limits)
     try:
         return follower.run()
     finally:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from common.errors import SandboxError
 from common.sandbox.execution import Outcome
@@ -30,15 +30,13 @@ class Workspace:
     Args:
         folder: descriptor of the workspace folder.
         uid: user who owns it, where that is not the host's own.
-        view: descriptor of its mount namespace, if the backend has one.
-        request: fields that every execution in it sends along.
+        view: descriptor of what an execution enters: the mount namespace, or the folder around the workspace.
         path: folder on the host to remove at the end, if the backend has one.
     """
 
     folder: int
     uid: int | None
-    view: tuple[int, ...]
-    request: Mapping[str, Any]
+    view: int
     path: Path | None
 
 
@@ -49,15 +47,19 @@ class Session:
         self,
         workspace: Workspace,
         files: Mapping[str, bytes],
-        run: Callable[[Mapping[str, Any], bytes, tuple[int, ...]], Outcome],
+        run: Callable[[str, bytes, int], Outcome],
         key: SigningKey,
         limits: Limits,
+        on_close: Callable[[Session], None],
     ) -> None:
         self._workspace, self._run, self._key = workspace, run, key
         self._budget = _BUDGET_FACTOR * limits.workspace_bytes
         self._lock = threading.Lock()
         self._receipts: list[Receipt] = []
+        self._on_close = on_close
         self._open = True
+        self._stop: int | None = None
+        self._stop_lock = threading.Lock()
         try:
             with as_user(workspace.uid):
                 write_tree(workspace.folder, files)
@@ -83,7 +85,8 @@ class Session:
         language = Language(language)
         with self._lock:
             self._check_open()
-            outcome = self._run({"language": language, **self._workspace.request}, program, self._workspace.view)
+            with self._stoppable() as stop:
+                outcome = self._run(language, program, stop)
             with as_user(self._workspace.uid):
                 after = digest_tree(self._workspace.folder, self._budget)
             receipt = self._receipt(language, program.decode(), outcome, _changes(self._before, after))
@@ -98,15 +101,31 @@ class Session:
             return dict(read_tree(self._workspace.folder, self._budget))
 
     def close(self) -> None:
-        """Drop the workspace. Nothing can still run in it: an execution ends with its whole process tree."""
+        """Kill what still runs and drop the workspace."""
+        with self._stop_lock:
+            if self._stop is not None:
+                os.eventfd_write(self._stop, 1)
         with self._lock:
             if not self._open:
                 return
             self._open = False
-            for descriptor in (self._workspace.folder, *self._workspace.view):
+            for descriptor in (self._workspace.folder, self._workspace.view):
                 os.close(descriptor)
+            self._on_close(self)
             if self._workspace.path is not None:
                 shutil.rmtree(self._workspace.path, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def _stoppable(self) -> Iterator[int]:
+        """A descriptor that becomes readable when `close` wants the execution to end."""
+        with self._stop_lock:
+            self._stop = stop = os.eventfd(0, os.EFD_CLOEXEC)
+        try:
+            yield stop
+        finally:
+            with self._stop_lock:
+                os.close(stop)
+                self._stop = None
 
     def _check_open(self) -> None:
         if not self._open:

@@ -2,7 +2,8 @@
 
 Every path component is opened by itself without following links, so neither a symbolic link nor a renamed folder can
 lead outside. What is not a plain regular file with one name (links, FIFOs, devices, sockets) does not count, nor do
-names that are not UTF-8, folders nested deeper than `DEPTH`, and whatever exceeds the byte budget in sorted order.
+names that are not UTF-8, folders nested deeper than `DEPTH`, paths longer than `PATH_BYTES`, and in sorted order
+whatever exceeds `FILES` or the byte budget.
 """
 
 from __future__ import annotations
@@ -16,10 +17,14 @@ from contextlib import contextmanager
 from common.canonical import digest_bytes
 from common.errors import SandboxError
 
-__all__ = ["DEPTH", "as_user", "digest_tree", "read_tree", "write_tree"]
+__all__ = ["DEPTH", "FILES", "PATH_BYTES", "as_user", "digest_tree", "read_tree", "write_tree"]
 
 DEPTH = 16
 """Deepest folder that is looked into."""
+FILES = 4096
+"""Most files that count."""
+PATH_BYTES = 512
+"""Longest path that counts."""
 
 _libc = ctypes.CDLL(None)
 _BLOCK = 1 << 20
@@ -74,32 +79,43 @@ def read_tree(folder: int, budget: int) -> Iterator[tuple[str, bytes]]:
         folder: descriptor of the workspace folder.
         budget: bytes that may be read in all (a sparse file costs its apparent size).
     """
-    yield from _read(folder, "", budget, 0)
+    yield from _Reader(budget).read(folder, "", 0)
 
 
-def _read(folder: int, prefix: str, budget: int, depth: int) -> Iterator[tuple[str, bytes]]:
-    with os.scandir(folder) as entries:
-        ordered = sorted(entries, key=lambda entry: entry.name)
-    for entry in ordered:
-        if not _is_utf8(entry.name):
-            continue
-        path = prefix + entry.name
-        if entry.is_dir(follow_symlinks=False):
-            inner = _open(entry.name, os.O_DIRECTORY, folder)
-            if inner is None:
+class _Reader:
+    def __init__(self, budget: int) -> None:
+        self._bytes_left = budget
+        self._files_left = FILES
+
+    def read(self, folder: int, prefix: str, depth: int) -> Iterator[tuple[str, bytes]]:
+        with os.scandir(folder) as entries:
+            ordered = sorted(entries, key=lambda entry: entry.name)
+        for entry in ordered:
+            path = prefix + entry.name
+            if self._files_left == 0:
+                return
+            if not _is_utf8(path) or len(path) > PATH_BYTES:
                 continue
-            try:
-                if depth < DEPTH:
-                    for found in _read(inner, f"{path}/", budget, depth + 1):
-                        budget -= len(found[1])
-                        yield found
-            finally:
-                os.close(inner)
-        elif entry.is_file(follow_symlinks=False):
-            content = _content(entry.name, folder, budget)
+            if _is_folder(entry):
+                inner = _open(entry.name, os.O_DIRECTORY, folder) if depth < DEPTH else None
+                if inner is not None:
+                    try:
+                        yield from self.read(inner, f"{path}/", depth + 1)
+                    finally:
+                        os.close(inner)
+                continue
+            content = _content(entry.name, folder, self._bytes_left)
             if content is not None:
-                budget -= len(content)
+                self._bytes_left -= len(content)
+                self._files_left -= 1
                 yield path, content
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:
+        return False
 
 
 def _is_utf8(name: str) -> bool:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import SandboxError
-from common.sandbox.execution import Outcome, watch
+from common.sandbox.execution import Outcome, UnresponsiveError, watch
 from common.sandbox.inside.protocol import receive, send
 from common.sandbox.interface import Limits
 
@@ -73,7 +73,7 @@ class Worker:
 
     def _wait_ready(self, log: Path) -> tuple[dict[str, Any], list[int]]:
         message = None
-        if select.select([self._channel], [], [], _READY_S)[0]:
+        if _readable(self._channel, _READY_S):
             with contextlib.suppress(OSError, ValueError):
                 message = receive(self._channel)
         said = log.read_text(errors="replace")[-500:].strip()
@@ -91,7 +91,7 @@ class Worker:
     def open_view(self) -> tuple[int, int]:
         """Descriptors of a new rollout's mount namespace and workspace folder (backend `bwrap`)."""
         with self._request({"do": "open"}, ()) as reply:
-            answer = receive(reply) if select.select([reply], [], [], _OPEN_S)[0] else None
+            answer = receive(reply) if _readable(reply, _OPEN_S) else None
         if answer is None:
             raise SandboxError("the fork server does not answer")
         if "error" in answer[0]:
@@ -99,28 +99,31 @@ class Worker:
         view, folder = answer[1]
         return view, folder
 
-    def run(self, request: Mapping[str, Any], code: bytes, view: Sequence[int]) -> Outcome:
+    def run(self, language: str, code: bytes, view: int, stop: int) -> Outcome:
         """Run `code` to its end.
 
         Args:
-            request: language and, for the reduced backend, folder.
+            language: a `Language`.
             code: the program.
-            view: descriptor of the rollout's mount namespace, if the backend has one.
+            view: descriptor of the rollout's mount namespace or, for the reduced backend, folder.
+            stop: becomes readable when the execution shall end early.
 
         Raises:
-            SandboxError: the server broke; it is ended, and with it everything that runs in it.
+            SandboxError: the server broke, or could not confine the program.
         """
         program = os.memfd_create("program", os.MFD_CLOEXEC)
         read, write = os.pipe2(os.O_CLOEXEC)
         try:
-            os.write(program, code) if code else None
+            os.set_blocking(read, False)
+            with open(program, "wb", closefd=False) as stream:
+                stream.write(code)
             os.lseek(program, 0, os.SEEK_SET)
-            reply = self._request({"do": "run", **request}, (program, write, *view))
+            reply = self._request({"do": "run", "language": language}, (program, write, view))
             os.close(write)
             write = -1
             with reply:
-                return watch(reply, read, self._limits)
-        except SandboxError:
+                return watch(reply, read, stop, self._limits)
+        except UnresponsiveError:
             self.close()
             raise
         finally:
@@ -153,6 +156,13 @@ class Worker:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
+
+
+def _readable(channel: socket.socket, seconds: float) -> bool:
+    """Wait with poll(2): select(2) fails above 1,024 descriptors."""
+    poll = select.poll()
+    poll.register(channel, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
 
 
 def _start(command: Command, control: int) -> subprocess.Popen[bytes]:

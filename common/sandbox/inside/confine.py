@@ -28,7 +28,7 @@ from .seccomp import install_filter
 __all__ = ["Rules", "enter_landlock", "enter_namespaces", "make_view", "use_output"]
 
 _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 4, 38
-_INODES = 8192
+_INODES = 4096
 _OPEN_FILES = 256
 
 
@@ -98,8 +98,9 @@ def enter_namespaces(view: int, limits: Mapping[str, Any], rules: Rules) -> None
     mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY, "subset=pid")
     os.chdir("/workspace")
     os.setsid()
-    _set_limits(limits)
+    # Limits after the namespace: the kernel would hold its creator's process limit against all rollouts together.
     unshare(CLONE_NEWUSER)
+    _set_limits(limits)
     drop_capabilities()
     prctl(_PR_SET_NO_NEW_PRIVS, 1)
     prctl(_PR_SET_DUMPABLE, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import importlib
 import os
+import signal
 import sys
 import threading
 import traceback
@@ -118,6 +119,8 @@ def _finish(status: int) -> int:
 def _become_bash(code: bytes, environment: Mapping[str, str]) -> int:
     """Replace this process; returns only a status for code that no shell could be given."""
     if len(code) <= _BASH_CODE_BYTES and b"\0" not in code:
+        for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # The interpreter ignores these; programs do not expect that.
+            signal.signal(ignored, signal.SIG_DFL)
         os.execve("/bin/bash", [b"bash", b"--noprofile", b"--norc", b"-c", code], dict(environment))
     os.write(2, b"bash: program too long or holds a zero byte\n")
     return _CANNOT_RUN

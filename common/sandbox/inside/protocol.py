@@ -1,8 +1,8 @@
 """What host and fork server say to each other.
 
 One `SOCK_SEQPACKET` message carries one JSON object and its descriptors, so a message is never torn or merged. The
-server holds no rollout's data: code and output travel through descriptors that only the child of that execution reads,
-because every later child inherits a copy of the server's memory.
+server holds no rollout's data, not even a path, because every later child inherits a copy of its memory: code and
+output travel through descriptors that only the child of that execution uses.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ nothing can fork past it; before, it ends children until none are left.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import select
@@ -19,7 +20,7 @@ from typing import Any
 from . import landlock
 from .confine import Rules, enter_landlock, use_output
 from .linux import prctl
-from .protocol import send
+from .protocol import receive, send
 
 __all__ = ["supervise"]
 
@@ -58,12 +59,14 @@ def supervise(
         use_output(output, reply)
         return program
     os.close(output)
-    handle = os.pidfd_open(pid)
-    send(reply, {"started": True})
+    handle, own = os.pidfd_open(pid), os.pidfd_open(os.getpid())
+    send(reply, {"started": True, "kill": "message"}, [own])
     poll = select.poll()
     poll.register(handle, select.POLLIN)
     poll.register(reply, select.POLLIN)
     if handle not in dict(poll.poll()):
+        with contextlib.suppress(OSError):
+            receive(reply)  # A socket closed with an unread message would reset the host's end and lose the result.
         signal.pidfd_send_signal(handle, signal.SIGKILL)
     _, status, _ = os.wait4(pid, 0)
     if not _end_tree(scoped):

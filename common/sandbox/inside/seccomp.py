@@ -51,7 +51,8 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "fanotify_mark": (301, 263), "nfsservctl": (180, 42), "uselib": (134, None), "ustat": (136, None),
     "sysfs": (139, None), "personality": (135, 92), "mbind": (237, 235), "set_mempolicy": (238, 237),
     "migrate_pages": (256, 238), "move_pages": (279, 239), "set_mempolicy_home_node": (450, 450),
-    "ioprio_set": (251, 30), "memfd_secret": (447, 447), "landlock_create_ruleset": (444, 444),
+    "ioprio_set": (251, 30), "memfd_create": (319, 279), "memfd_secret": (447, 447),
+    "landlock_create_ruleset": (444, 444),
     "seccomp": (317, 277), "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7),
     "vmsplice": (278, 75), "inotify_add_watch": (254, 27), "map_shadow_stack": (453, 453),
     "lsm_set_self_attr": (460, 460),
@@ -62,6 +63,17 @@ _SIGNALS: dict[str, tuple[int, int]] = {
     "rt_tgsigqueueinfo": (297, 240), "pidfd_send_signal": (424, 424),
 }  # fmt: skip
 """Denied too where nothing else keeps signals inside."""
+
+_HANDLES: dict[str, tuple[int, int]] = {"pidfd_open": (434, 434)}
+"""Denied too where other processes share the process-id namespace."""
+
+_PRETENDED: dict[str, tuple[int | None, int | None]] = {
+    "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452), "chown": (92, None),
+    "fchown": (93, 55), "lchown": (94, None), "fchownat": (260, 54), "utime": (132, None), "utimes": (235, None),
+    "futimesat": (261, None), "utimensat": (280, 88),
+}  # fmt: skip
+"""Say that they succeeded and do nothing, where the host's files are in reach: Landlock does not govern these calls.
+A refusal would break every program that copies a file with its mode."""
 
 _OWN_PROCESS_ONLY = {
     "prlimit64": (302, 261), "sched_setaffinity": (203, 122), "sched_setscheduler": (144, 119),
@@ -101,11 +113,12 @@ def _any_of(argument: int, values: tuple[int, ...]) -> list[bytes]:
     return [_low_word(argument), *tests, _step(_RETURN, _ALLOW)]
 
 
-def build_filter(*, deny_signals: bool) -> bytes:
+def build_filter(*, namespaces: bool, scoped_signals: bool) -> bytes:
     """The filter program for this machine, 8 bytes an instruction.
 
     Args:
-        deny_signals: also deny sending any signal (for kernels whose Landlock does not scope signals).
+        namespaces: whether host files and processes are out of reach anyway; if not, more is denied.
+        scoped_signals: whether Landlock or a namespace keeps signals inside; if not, none can be sent.
     """
     column = 0 if machine() == "x86_64" else 1
     steps = [
@@ -117,11 +130,15 @@ def build_filter(*, deny_signals: bool) -> bytes:
         _step(_JUMP_GREATER_EQUAL, _NEWEST_KNOWN + 1, 0, 1),
         _refuse(errno.ENOSYS),
     ]
-    denied = {**_DENIED, **(_SIGNALS if deny_signals else {})}
+    denied = {**_DENIED, **({} if namespaces else _HANDLES), **({} if scoped_signals else _SIGNALS)}
     for pair in denied.values():
         number = pair[column]
         if number is not None:
             steps += _when(number, [_refuse()])
+    for pair in () if namespaces else _PRETENDED.values():
+        number = pair[column]
+        if number is not None:
+            steps += _when(number, [_refuse(0)])
     only_zero = [_low_word(0), _step(_JUMP_EQUAL, 0, 0, 1), _step(_RETURN, _ALLOW), _refuse()]
     for numbers in _OWN_PROCESS_ONLY.values():
         steps += _when(numbers[column], only_zero)

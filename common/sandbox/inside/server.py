@@ -62,9 +62,8 @@ class _Server:
         os.environ.clear()
         os.environ.update(self._environment)
         version = 0 if self._namespaces else landlock.abi()
-        self._rules = Rules(
-            build_filter(deny_signals=not self._namespaces and version < 6), tuple(settings["readable"]), version
-        )
+        program = build_filter(namespaces=self._namespaces, scoped_signals=self._namespaces or version >= 6)
+        self._rules = Rules(program, tuple(settings["readable"]), version)
         if self._namespaces:
             mount("none", "/", None, MS_REC | MS_PRIVATE)
         for name in settings["preload"]:
@@ -73,6 +72,8 @@ class _Server:
         self._poll = select.poll()
         self._poll.register(channel, select.POLLIN)
         self._running: dict[int, tuple[int, socket.socket | None]] = {}
+        if len(os.listdir("/proc/self/task")) != 1:
+            raise RuntimeError("a preloaded module started a thread; only one may be running when the server forks")
         gc.collect()
         gc.freeze()
         collapse_huge_pages()
@@ -112,7 +113,7 @@ class _Server:
                 os.close(descriptor)
 
     def _run(self, request: dict[str, Any], descriptors: list[int]) -> None:
-        """Fork the child and tell the host how to kill it. Descriptors: reply, code, output and, if any, the view."""
+        """Fork the child and tell the host how to kill it. Descriptors: reply, code, output, view or folder."""
         reply = socket.socket(fileno=os.dup(descriptors[0]))
         try:
             pid = fork_into(CLONE_NEWPID) if self._namespaces else os.fork()
@@ -126,7 +127,8 @@ class _Server:
         self._running[handle] = (pid, reply if self._namespaces else None)
         self._poll.register(handle, select.POLLIN)
         if self._namespaces:
-            send(reply, {"started": True}, [handle])
+            with contextlib.suppress(OSError):  # The host may have given this execution up.
+                send(reply, {"started": True, "kill": "signal"}, [handle])
         else:
             reply.close()
 
@@ -141,8 +143,8 @@ class _Server:
                 enter_namespaces(descriptors[3], self._limits, self._rules)
                 use_output(output, reply)
             else:
-                folder = request["folder"]
                 self._channel.close()
+                folder = os.readlink(f"/proc/self/fd/{descriptors[3]}")
                 program = supervise(folder, code, output, reply, self._limits, self._rules)
                 environment |= {"HOME": f"{folder}/workspace", "TMPDIR": f"{folder}/tmp"}
         except BaseException as error:
