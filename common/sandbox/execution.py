@@ -8,6 +8,7 @@ import select
 import signal
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from common.errors import SandboxError
@@ -24,7 +25,8 @@ _START_S = 20.0
 _FLOOD_FACTOR = 4096
 """A program that writes this many times its output cap is ended: reading on would only burn the host's processor."""
 _BLOCK = 1 << 16
-_MEMORY_CHECK_S = 0.05
+_LOOK_S = 0.05
+"""How often the process tree is looked at from outside."""
 
 
 class UnresponsiveError(SandboxError):
@@ -45,8 +47,11 @@ class Outcome:
 
 
 class _Watch:
-    def __init__(self, reply: socket.socket, output: int, stop: int, limits: Limits) -> None:
+    def __init__(
+        self, reply: socket.socket, output: int, stop: int, limits: Limits, disk_bytes: Callable[[], int] | None
+    ) -> None:
         self._reply, self._output, self._stop, self._limits = reply, output, stop, limits
+        self._disk_bytes = disk_bytes
         self._kept = bytearray()
         self._total = 0
         self._handle: int | None = None
@@ -56,6 +61,7 @@ class _Watch:
         self._result: dict[str, float] | None = None
         self._begin = time.monotonic()
         self._give_up = self._begin + max(_START_S, limits.wall_s)
+        self._next_look = self._begin + _LOOK_S
         self._poll = select.poll()
         for descriptor in (reply.fileno(), output, stop):
             self._poll.register(descriptor, select.POLLIN)
@@ -94,7 +100,7 @@ class _Watch:
         now = time.monotonic()
         if self._handle is None or self._killed:
             return max(0.001, self._give_up - now)
-        return max(0.001, min(_MEMORY_CHECK_S, self._begin + self._limits.wall_s - now))
+        return max(0.001, min(self._next_look, self._begin + self._limits.wall_s) - now)
 
     def _enforce(self) -> None:
         now = time.monotonic()
@@ -110,9 +116,12 @@ class _Watch:
             self._kill()
 
     def _takes_too_much(self, now: float) -> bool:
-        """Whether all processes together use more memory than one may; the per-process limit cannot see that."""
-        if now - self._begin < _MEMORY_CHECK_S or self._handle is None:
+        """Whether all processes together exceed what no limit of the kernel's covers here: memory and, maybe, disk."""
+        if now < self._next_look or self._handle is None:
             return False
+        self._next_look = now + _LOOK_S
+        if self._disk_bytes is not None and self._disk_bytes() > self._limits.workspace_bytes:
+            return True
         pid = pid_of(self._handle)
         if pid is None:
             return False
@@ -154,7 +163,9 @@ class _Watch:
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
 
 
-def watch(reply: socket.socket, output: int, stop: int, limits: Limits) -> Outcome:
+def watch(
+    reply: socket.socket, output: int, stop: int, limits: Limits, disk_bytes: Callable[[], int] | None = None
+) -> Outcome:
     """Follow an execution to its end.
 
     Args:
@@ -162,12 +173,13 @@ def watch(reply: socket.socket, output: int, stop: int, limits: Limits) -> Outco
         output: read end of its output pipe, non-blocking: a program may reopen and drain its own pipe.
         stop: becomes readable when the execution shall end early.
         limits: wall clock, memory and output cap to enforce.
+        disk_bytes: measures the workspace, where the kernel does not bound it.
 
     Raises:
         SandboxError: the server died, or could not confine the program.
         UnresponsiveError: the server hangs.
     """
-    follower = _Watch(reply, output, stop, limits)
+    follower = _Watch(reply, output, stop, limits, disk_bytes)
     try:
         return follower.run()
     finally:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from common.errors import SandboxError
 from common.sandbox.execution import Outcome
 from common.sandbox.interface import Limits
 from common.sandbox.receipt import FIRST, Language, Receipt
-from common.sandbox.tree import as_user, digest_tree, read_tree, write_tree
+from common.sandbox.tree import as_user, digest_tree, read_tree, remove_tree, write_tree
 from common.signing import SigningKey
 
 __all__ = ["Session", "Workspace"]
@@ -113,7 +112,7 @@ class Session:
                 os.close(descriptor)
             self._on_close(self)
             if self._workspace.path is not None:
-                shutil.rmtree(self._workspace.path, ignore_errors=True)
+                remove_tree(self._workspace.path)
 
     @contextlib.contextmanager
     def _stoppable(self) -> Iterator[int]:

@@ -9,15 +9,28 @@ whatever exceeds `FILES` or the byte budget.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import stat
+import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 from common.canonical import digest_bytes
 from common.errors import SandboxError
 
-__all__ = ["DEPTH", "FILES", "PATH_BYTES", "as_user", "digest_tree", "read_tree", "write_tree"]
+__all__ = [
+    "DEPTH",
+    "FILES",
+    "PATH_BYTES",
+    "as_user",
+    "digest_tree",
+    "read_tree",
+    "remove_tree",
+    "used_bytes",
+    "write_tree",
+]
 
 DEPTH = 16
 """Deepest folder that is looked into."""
@@ -160,3 +173,31 @@ def digest_tree(folder: int, budget: int) -> dict[str, str]:
     times would be safe.
     """
     return {path: digest_bytes(content) for path, content in read_tree(folder, budget)}
+
+
+def used_bytes(folder: Path) -> int:
+    """Bytes that everything below a folder occupies while programs may be changing it.
+
+    Only counts, so it may be misled into counting something else; what it cannot look into (a path longer than the
+    kernel takes) counts as endless.
+    """
+    total, waiting = 0, [str(folder)]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    total += entry.stat(follow_symlinks=False).st_blocks * 512
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            continue
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                return 1 << 62
+            raise
+    return total
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder however deep a hostile program nested it (`shutil.rmtree` would exceed the recursion limit)."""
+    subprocess.run(["/bin/rm", "-rf", "--", str(folder)], check=False, env={}, stderr=subprocess.DEVNULL)

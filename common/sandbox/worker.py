@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -99,7 +99,9 @@ class Worker:
         view, folder = answer[1]
         return view, folder
 
-    def run(self, language: str, code: bytes, view: int, stop: int) -> Outcome:
+    def run(
+        self, language: str, code: bytes, view: int, stop: int, disk_bytes: Callable[[], int] | None = None
+    ) -> Outcome:
         """Run `code` to its end.
 
         Args:
@@ -107,6 +109,7 @@ class Worker:
             code: the program.
             view: descriptor of the rollout's mount namespace or, for the reduced backend, folder.
             stop: becomes readable when the execution shall end early.
+            disk_bytes: measures the workspace, where the kernel does not bound it.
 
         Raises:
             SandboxError: the server broke, or could not confine the program.
@@ -122,7 +125,7 @@ class Worker:
             os.close(write)
             write = -1
             with reply:
-                return watch(reply, read, stop, self._limits)
+                return watch(reply, read, stop, self._limits, disk_bytes)
         except UnresponsiveError:
             self.close()
             raise

@@ -143,8 +143,8 @@ def build_filter(*, namespaces: bool, scoped_signals: bool) -> bytes:
     for numbers in _OWN_PROCESS_ONLY.values():
         steps += _when(numbers[column], only_zero)
     steps += _when(_CLONE3[column], [_refuse(errno.ENOSYS)])
-    namespaces = [_low_word(0), _step(_JUMP_ANY_BIT, _NEW_NAMESPACES, 0, 1), _refuse(), _step(_RETURN, _ALLOW)]
-    steps += _when(_CLONE[column], namespaces)
+    new_namespaces = [_low_word(0), _step(_JUMP_ANY_BIT, _NEW_NAMESPACES, 0, 1), _refuse(), _step(_RETURN, _ALLOW)]
+    steps += _when(_CLONE[column], new_namespaces)
     steps += _when(_IOCTL[column], _any_of(1, _DENIED_IOCTL))
     steps += _when(_FCNTL[column], _any_of(1, _DENIED_FCNTL))
     steps += _when(_PRCTL[column], _any_of(0, _DENIED_PRCTL))

@@ -10,11 +10,9 @@ import pytest
 from common.sandbox import Limits, Sandbox, SandboxSession, open_sandbox
 from common.signing import SigningKey
 
-LIMITS = Limits(
-    wall_s=2.0, cpu_s=2, memory_bytes=768 << 20, processes=24, workspace_bytes=2 << 20, output_bytes=4096
-)
+LIMITS = Limits(wall_s=2.0, cpu_s=2, memory_bytes=768 << 20, processes=24, workspace_bytes=2 << 20, output_bytes=4096)
 
-KIT = '''
+KIT = """
 import os
 import sys
 
@@ -38,7 +36,7 @@ def main(argv: list[str]) -> int:
     else:
         print("|".join(argv), COUNTER[0], os.getcwd() == os.environ["HOME"], int(numpy.ones(3).sum()))
     return 0
-'''
+"""
 
 
 @pytest.fixture(scope="session")

@@ -149,7 +149,12 @@ def test_no_process_can_be_seen_or_touched(session: SandboxSession) -> None:
     attack(session, program)
     if os.geteuid() == 0:  # The worker's user has no other processes then, should this test fail.
         attack(session, "import os\nprint('tried', flush=True)\ntry: os.kill(-1, 9)\nexcept OSError: pass")
-    numbers = [f"101, 16, {os.getppid()}, 0, 0", f"434, {os.getppid()}, 0", "310, 1, 0, 0, 0, 0, 0", "312, 1, 2, 0, 0, 0"]
+    numbers = [
+        f"101, 16, {os.getppid()}, 0, 0",
+        f"434, {os.getppid()}, 0",
+        "310, 1, 0, 0, 0, 0, 0",
+        "312, 1, 2, 0, 0, 0",
+    ]
     attack(session, calls(*numbers))
     changes = [f"os.setpriority(os.PRIO_PROCESS, {pid}, 19)" for pid in victims]
     changes += [f"resource.prlimit({pid}, resource.RLIMIT_CORE, (0, 0))" for pid in victims if pid > 1]
@@ -208,7 +213,17 @@ for attempt in (lambda: os.setuid(0), lambda: os.setgid(0), lambda: os.setgroups
 
 def test_environment_and_descriptors_are_clean(session: SandboxSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BAT_SECRET_TOKEN", "do not leak")
-    names = "HOME LANG OMP_NUM_THREADS OPENBLAS_NUM_THREADS PATH PYTHONDONTWRITEBYTECODE PYTHONPATH TMPDIR USER".split()
+    names = [
+        "HOME",
+        "LANG",
+        "OMP_NUM_THREADS",
+        "OPENBLAS_NUM_THREADS",
+        "PATH",
+        "PYTHONDONTWRITEBYTECODE",
+        "PYTHONPATH",
+        "TMPDIR",
+        "USER",
+    ]
     output = session.execute(Language.PYTHON, "import os; print(*sorted(os.environ))").output.split()
     assert output == names
     shown = session.execute(Language.BASH, "env; cat /proc/*/environ 2>/dev/null").output

@@ -37,7 +37,14 @@ def test_signals_cannot_be_ignored(session: SandboxSession) -> None:
 
 
 def test_processor_limit_and_accounting(session: SandboxSession) -> None:
-    burn = "import os, time\nfor _ in range(2):\n    if os.fork() == 0:\n        os.setsid()\n        while True: pass\ntime.sleep(0.6)"
+    burn = """
+import os, time
+for _ in range(2):
+    if os.fork() == 0:
+        os.setsid()
+        while True: pass
+time.sleep(0.6)
+"""
     receipt = session.execute(Language.PYTHON, burn)
     assert receipt.succeeded
     assert receipt.cpu_s > 0.3  # Children that nobody waited for count.
@@ -106,7 +113,13 @@ def test_disk_flood(sandbox: Sandbox, session: SandboxSession) -> None:
 
 
 def test_inode_flood(sandbox: Sandbox, session: SandboxSession) -> None:
-    program = "made = 0\ntry:\n    for n in range(20000): open(f'f{n}', 'w').close(); made += 1\nexcept OSError as e: print(e.errno)\nprint(made)"
+    program = """
+made = 0
+try:
+    for n in range(20000): open(f"f{n}", "w").close(); made += 1
+except OSError as error: print(error.errno)
+print(made)
+"""
     receipt = session.execute(Language.PYTHON, program)
     if sandbox.name == "bwrap":
         assert int(receipt.output.split()[-1]) < 4096
@@ -126,7 +139,12 @@ def test_output_flood(session: SandboxSession) -> None:
 
 
 def test_draining_the_own_output_does_not_stop_the_watch(session: SandboxSession) -> None:
-    program = "import os, time\ntry: r = os.open('/proc/self/fd/1', os.O_RDONLY)\nexcept OSError: raise SystemExit\nwhile True:\n    os.write(1, b'x'); os.read(r, 10)"
+    program = """
+import os
+try: own = os.open("/proc/self/fd/1", os.O_RDONLY)
+except OSError: raise SystemExit
+while True: os.write(1, b"x"); os.read(own, 10)
+"""
     receipt = session.execute(Language.PYTHON, program)
     assert receipt.wall_s < LIMITS.wall_s + 1.5
 
