@@ -34,7 +34,7 @@ from common.sandbox.execution import Outcome
 from common.sandbox.interface import Limits
 from common.sandbox.session import Session, Workspace
 from common.sandbox.tree import remove_tree, used_bytes
-from common.sandbox.visible import Runtime, make_runtime, system_links
+from common.sandbox.visible import Runtime, let_all_read, make_runtime, system_links
 from common.sandbox.worker import Command, Worker
 from common.signing import SigningKey
 
@@ -54,6 +54,7 @@ _ENVIRONMENT = {
     "PYTHONDONTWRITEBYTECODE": "1",
 }
 _CAP_SYS_ADMIN = 21
+_SESSIONS = "sessions"
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 
 
@@ -151,10 +152,9 @@ def landlock_command(runtime: Runtime, settings: Mapping[str, Any]) -> Command:
     """Command line and settings of a fork server that relies on Landlock."""
     binds, base, packages = _place(runtime)
     folder = runtime.folder
-    site, links, sessions = folder / "site", folder / "links", folder / "sessions"
+    site, links, sessions = folder / "site", folder / "links", folder / _SESSIONS
     for made in (site, links, sessions):
         made.mkdir(exist_ok=True)
-    sessions.chmod(0o711)
     interpreter = str(base / runtime.interpreter)
     for name, source in packages.items():
         (site / name).symlink_to(source)
@@ -197,10 +197,12 @@ class ForkServerSandbox:
         self._sessions: set[Session] = set()
         self._folder = Path(tempfile.mkdtemp(prefix="sandbox-"))
         try:
-            self._folder.chmod(0o711)
             runtime = make_runtime(self._folder, preload=preload, warm_paths=warm_paths, warm_commands=warm_commands)
             settings = {"preload": list(preload), "commands": dict(warm_commands)}
             self._command = make_command(runtime, settings)
+            let_all_read(self._folder)
+            if (sessions := self._folder / _SESSIONS).exists():
+                sessions.chmod(0o711)  # Names of rollouts' folders cannot be guessed and must not be listed.
             self._worker = Worker(self._command, limits)
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -234,7 +236,7 @@ class ForkServerSandbox:
         if self.name == "bwrap":
             view, folder = worker.open_view()
             return Workspace(folder, _worker_uid(), view, None)
-        path = self._folder / "sessions" / secrets.token_hex(16)
+        path = self._folder / _SESSIONS / secrets.token_hex(16)
         for made in (path, path / "workspace", path / "tmp"):
             made.mkdir(mode=0o700)
             if (uid := _worker_uid()) is not None:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from common.errors import SandboxError
 
-__all__ = ["Runtime", "make_runtime"]
+__all__ = ["Runtime", "let_all_read", "make_runtime", "system_links"]
 
 _SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 
@@ -63,6 +63,16 @@ def make_runtime(
 
 def _copy_package(source: Path, target: Path) -> None:
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"), symlinks=True, dirs_exist_ok=True)
+
+
+def let_all_read(folder: Path) -> None:
+    """The worker is another user; what was copied may have been its owner's alone, and so may new files (umask)."""
+    for inner, _, names in os.walk(folder):
+        os.chmod(inner, 0o755)
+        for name in names:
+            path = os.path.join(inner, name)
+            if not os.path.islink(path):
+                os.chmod(path, 0o755 if os.stat(path).st_mode & 0o100 else 0o644)
 
 
 def _copy_warm(path: Path, library: Path) -> None:
