@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import shutil
 import stat
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -199,5 +200,8 @@ def used_bytes(folder: Path) -> int:
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder however deep a hostile program nested it (`shutil.rmtree` would exceed the recursion limit)."""
-    subprocess.run(["/bin/rm", "-rf", "--", str(folder)], check=False, env={}, stderr=subprocess.DEVNULL)
+    """Remove a folder however deep a hostile program nested it."""
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+    except RecursionError:
+        subprocess.run(["/bin/rm", "-rf", "--", str(folder)], check=False, env={}, stderr=subprocess.DEVNULL)

@@ -11,7 +11,7 @@ import site
 import stat
 import sys
 import sysconfig
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,7 +58,7 @@ def make_runtime(
         _copy_warm(path, library)
     _write_programs(folder, warm_commands)
     base = Path(sys.base_prefix).resolve()
-    return Runtime(folder, base, _packages(preload), _covered(base))
+    return Runtime(folder, base, _packages(preload, {path.stem for path in library.iterdir()}), _covered(base))
 
 
 def _copy_package(source: Path, target: Path) -> None:
@@ -111,10 +111,12 @@ def _write_programs(folder: Path, warm_commands: Mapping[str, str]) -> None:
     (etc / "group").write_text("agent:x:65534:\n")
 
 
-def _packages(preload: Sequence[str]) -> dict[str, Path]:
-    """Entries of the installed distributions that provide `preload`, with all they require."""
-    standard = sys.stdlib_module_names
-    roots = {name.partition(".")[0] for name in preload} - standard
+def _packages(preload: Sequence[str], copied: Collection[str]) -> dict[str, Path]:
+    """Entries of the installed distributions that provide `preload`, with all they require.
+
+    What was `copied` as toolkit is left out: the distribution it belongs to is our own and holds much more.
+    """
+    roots = {name.partition(".")[0] for name in preload} - sys.stdlib_module_names - set(copied)
     wanted = [name for name in roots if importlib.util.find_spec(name) is not None]
     owners = importlib.metadata.packages_distributions()
     waiting = [owner for name in wanted for owner in owners.get(name, [])]

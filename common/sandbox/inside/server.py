@@ -37,6 +37,7 @@ def main(control: int) -> None:
     """Serve the control channel at this descriptor; the configuration is the first message."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     prctl(_PR_SET_DUMPABLE, 0)
+    os.umask(0o022)
     channel = socket.socket(fileno=control)
     first = receive(channel)
     if first is None:

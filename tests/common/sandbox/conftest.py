@@ -57,7 +57,7 @@ def sandbox(request: pytest.FixtureRequest, toolkit: Path) -> Iterator[Sandbox]:
         SigningKey.generate(),
         warm_commands={"kit": "outer.kit.cli:main"},
         warm_paths=[toolkit],
-        preload=["numpy"],
+        preload=["numpy", "outer.kit.cli"],
         limits=LIMITS,
         backend=request.param,
     )

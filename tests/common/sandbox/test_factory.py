@@ -164,6 +164,8 @@ def test_works_as_an_ordinary_user(backend: str, tmp_path: Path) -> None:
     binds = {}
     for name, source in (("python", sys.base_prefix), ("site", sysconfig.get_path("purelib")), ("repo", REPOSITORY)):
         (stage / name).mkdir(parents=True, exist_ok=True)
+        for folder in (stage, stage / name):
+            folder.chmod(0o755)
         binds[str(stage / name)] = str(source)
     body = """
 import os
@@ -189,3 +191,29 @@ print("held", sandbox.name)
     )
     backends.remove_tree(stage)
     assert result.stdout == f"held {backend}\n", result.stderr
+
+
+@pytest.mark.parametrize("backend", ["bwrap", "landlock"])
+def test_the_real_toolkit_sees_only_itself(backend: str) -> None:
+    sandbox = open_small(
+        backend,
+        warm_commands={"bat": "stage_bank.skills.cli:main"},
+        warm_paths=[REPOSITORY / "stage_bank" / "skills"],
+        preload=["numpy", "skimage", "stage_bank.skills.cli"],
+    )
+    try:
+        session = sandbox.open({})
+        hidden = ["common", "rubrics", "client", "server", "stage_bank.tracks", "stage_bank.state", "torch", "flwr"]
+        attempt = f"""
+import importlib, os, stage_bank.skills
+for name in {hidden!r}:
+    try: importlib.import_module(name)
+    except ImportError: continue
+    print("visible:", name)
+found = [path for path, _, names in os.walk("/") if {{"rubrics", "tracks"}} & set(names)]
+print(found, open(stage_bank.__file__).read())
+"""
+        assert session.execute(Language.PYTHON, attempt).output == "[] \n"
+        assert session.execute(Language.BASH, "bat help").succeeded
+    finally:
+        sandbox.close()

@@ -233,4 +233,5 @@ def test_opening_is_quick(sandbox: Sandbox) -> None:
         session = sandbox.open(files)
         times.append(time.perf_counter() - begin)
         session.close()
-    assert statistics.median(times) < 0.02
+    # Generous: 1 ms on an idle machine; the reduced backend writes to whatever disk holds the temporary folder.
+    assert statistics.median(times) < (0.02 if sandbox.name == "bwrap" else 0.2)
