@@ -53,6 +53,17 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument("run", type=Path, metavar="RUN", help="run directory")
     evaluate.add_argument("--adapter", type=Path, metavar="FILE", help="default: the run's standing adapter")
     evaluate.add_argument("--suite", choices=("gate", "sealed"), default="sealed")
+
+    suites = _add(commands, "suites", _suites, "build both held-out suites and their yardsticks ahead of a run")
+    suites.add_argument("--out", type=Path, required=True, metavar="FOLDER")
+    suites.add_argument("--seed", type=int, default=1)
+    suites.add_argument("--cells", type=int, default=16, metavar="N", help="tasks of each track (default: 16)")
+
+    sealed = _add(commands, "sealed", _sealed, "score a finished run on the sealed suite, once and for the report")
+    sealed.add_argument("run", type=Path, metavar="RUN", help="run directory")
+
+    report = _add(commands, "report", _report, "write report.html of a run, however far it came")
+    report.add_argument("run", type=Path, metavar="RUN", help="run directory")
     return parser
 
 
@@ -137,6 +148,32 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         evaluator.close()
     summary = {key: value for key, value in evaluation.to_json().items() if key != "cells"}
     print(json.dumps({"suite": arguments.suite, **summary}, indent=1))
+    return 0
+
+
+def _suites(arguments: argparse.Namespace) -> int:
+    from server.config import DEFAULT_TRACKS
+    from server.sealed import prepare_suites
+
+    prepare_suites(arguments.out, DEFAULT_TRACKS, arguments.cells, arguments.seed)
+    print(arguments.out)
+    return 0
+
+
+def _sealed(arguments: argparse.Namespace) -> int:
+    import json
+    from dataclasses import asdict
+
+    from server.sealed import score_sealed
+
+    print(json.dumps(asdict(score_sealed(arguments.run)), indent=1))
+    return 0
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    from server.report import write_report
+
+    print(write_report(arguments.run))
     return 0
 
 

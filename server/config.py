@@ -14,7 +14,9 @@ from common.messages import Digest, Name, OptimizerSettings
 from common.stages import Stage, Track
 from server.aggregation import RULES
 
-__all__ = ["EvaluationSettings", "FederationConfig", "SiteEnrolment", "load_federation_config"]
+__all__ = ["DEFAULT_TRACKS", "EvaluationSettings", "FederationConfig", "SiteEnrolment", "load_federation_config"]
+
+DEFAULT_TRACKS = (Track.CLASSIFICATION, Track.ENHANCEMENT, Track.SEGMENTATION)
 
 
 class _Settings(BaseModel):
@@ -51,7 +53,7 @@ class FederationConfig(_Settings):
     signing_key: Path
     """The server's private key; made when missing."""
     sites: tuple[SiteEnrolment, ...] = Field(min_length=1)
-    tracks: tuple[Track, ...] = (Track.CLASSIFICATION, Track.ENHANCEMENT, Track.SEGMENTATION)
+    tracks: tuple[Track, ...] = DEFAULT_TRACKS
     aggregation: Annotated[Name, BeforeValidator(lambda name: _known_rule(name))] = "fedavg"
     optimizer: OptimizerSettings
     initial_target: Stage | None = None

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from common.adapter import Adapter
 from common.policy import load_policy
+from common.sandbox import Sandbox
 from common.signing import SigningKey
 from server.config import FederationConfig
 from server.evaluation import EvaluationSummary
@@ -14,12 +15,21 @@ from server.heldout_evaluation import SuiteRunner
 from stage_bank.images import Split
 from stage_bank.toolkit import open_toolkit_sandbox
 
-__all__ = ["GateEvaluator", "suite_file"]
+__all__ = ["GateEvaluator", "open_suite", "suite_file"]
 
 
 def suite_file(run: Path, name: Split) -> Path:
     """Where a run keeps one of its two suites."""
     return run / "suites" / f"{name}.jsonl"
+
+
+def open_suite(config: FederationConfig, run: Path, name: Split, sandbox: Sandbox) -> HeldoutSuite:
+    """A run's suite, built from its settings when it has none yet."""
+    path = suite_file(run, name)
+    if not path.exists():
+        cells = config.evaluation.cells_per_track
+        build_suite(name, sandbox, tracks=config.tracks, cells_per_track=cells, seed=config.seed).save(path)
+    return load_suite(path)
 
 
 class GateEvaluator:
@@ -35,7 +45,7 @@ class GateEvaluator:
     def __init__(self, config: FederationConfig, run: Path, key: SigningKey, name: Split = "gate") -> None:
         self._policy = load_policy(config.model)
         self._sandbox = open_toolkit_sandbox(key)
-        self._runner = SuiteRunner(self._suite(config, run, name), self._sandbox)
+        self._runner = SuiteRunner(open_suite(config, run, name, self._sandbox), self._sandbox)
 
     def evaluate(self, adapter: Adapter) -> EvaluationSummary:
         """Decode greedily with `adapter` in every cell; see `server.round_loop.Evaluator`."""
@@ -44,15 +54,3 @@ class GateEvaluator:
     def close(self) -> None:
         """End the sandbox."""
         self._sandbox.close()
-
-    def _suite(self, config: FederationConfig, run: Path, name: Split) -> HeldoutSuite:
-        path = suite_file(run, name)
-        if not path.exists():
-            build_suite(
-                name,
-                self._sandbox,
-                tracks=config.tracks,
-                cells_per_track=config.evaluation.cells_per_track,
-                seed=config.seed,
-            ).save(path)
-        return load_suite(path)

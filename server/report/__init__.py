@@ -1,6 +1,8 @@
 """The run report and its machine-readable summary, made from the run directory alone."""
 
 from server.report._page import render
+from server.report._read import read_run
+from server.report._write import REPORT_FILE, SUMMARY_FILE, summary, write_report, write_summary
 from server.report.record import (
     GateRecord,
     ReleaseRecord,
@@ -12,6 +14,8 @@ from server.report.record import (
 )
 
 __all__ = [
+    "REPORT_FILE",
+    "SUMMARY_FILE",
     "GateRecord",
     "ReleaseRecord",
     "RoundRecord",
@@ -19,5 +23,9 @@ __all__ = [
     "Scores",
     "SealedScores",
     "SiteRecord",
+    "read_run",
     "render",
+    "summary",
+    "write_report",
+    "write_summary",
 ]

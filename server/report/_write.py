@@ -1,0 +1,83 @@
+"""Writing `report.html` and `summary.json` into a run directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from common.canonical import Json
+from server.report._page import render
+from server.report._read import read_run
+from server.report.record import RoundRecord, RunRecord
+from server.run_directory import write_atomic, write_json
+
+__all__ = ["REPORT_FILE", "SUMMARY_FILE", "summary", "write_report", "write_summary"]
+
+REPORT_FILE = "report.html"
+SUMMARY_FILE = "summary.json"
+
+
+def write_report(run: Path) -> Path:
+    """Draw the report of a run, however far it came, into its directory.
+
+    Returns:
+        Path of the page.
+
+    Raises:
+        ConfigurationError: it is not a run directory, or it cannot be read.
+    """
+    page = run / REPORT_FILE
+    write_atomic(page, render(read_run(run)).encode())
+    return page
+
+
+def write_summary(run: Path, *, wall_s: float, peak_rss_mb: float) -> Path:
+    """Write the run's figures for machines.
+
+    Args:
+        run: the run directory.
+        wall_s: elapsed seconds of everything, set-up of the sites included.
+        peak_rss_mb: largest resident memory of all processes together, in MB (10^6 bytes).
+
+    Returns:
+        Path of the file.
+
+    Raises:
+        ConfigurationError: it is not a run directory, or it cannot be read.
+    """
+    path = run / SUMMARY_FILE
+    write_json(path, summary(read_run(run), wall_s=wall_s, peak_rss_mb=peak_rss_mb))
+    return path
+
+
+def summary(record: RunRecord, *, wall_s: float, peak_rss_mb: float) -> dict[str, Json]:
+    """The figures of a run as one JSON object; what was not reached is null."""
+    sealed = record.sealed
+    return {
+        "run": record.run,
+        "seed": record.seed,
+        "complete": record.complete,
+        "cold_start_overall": sealed.cold_start if sealed else None,
+        "final_overall": sealed.final if sealed else None,
+        "oracle_overall": sealed.oracle if sealed else None,
+        "fixed_script_overall": sealed.fixed_script if sealed else None,
+        "gate_suite_cold_start_overall": record.start.overall if record.start else None,
+        "rounds": [_round(one) for one in record.rounds],
+        "releases": [dict(release.__dict__) for release in record.releases],
+        "differential_privacy": record.differential_privacy,
+        "wall_s": round(wall_s, 1),
+        "peak_rss_mb": round(peak_rss_mb, 1),
+        "versions": dict(record.versions),
+    }
+
+
+def _round(one: RoundRecord) -> dict[str, Json]:
+    scores = one.candidate
+    return {
+        "round": one.number,
+        "target_stage": one.target.value,
+        "overall": scores.overall if scores else None,
+        "task": scores.task if scores else None,
+        "stage_scores": {stage.value: score for stage, score in scores.stages.items()} if scores else None,
+        "promoted": one.gate.promoted if one.gate else None,
+        "wall_s": one.wall_s,
+    }
