@@ -1,8 +1,8 @@
 """The cold start: `bat-tiny` learns from scarce demonstrations to speak in valid commands, once.
 
-Trains the tokenizer on the demonstrations' text, then the model by supervised fine-tuning with the loss on assistant tokens
-only: what the model is shown (prompt, observations) is never a target (BaT, arXiv 2608.16211). The result is the base policy
-of a federation; everything after it is learned by practice.
+Trains the tokenizer on the demonstrations' text, then the model by supervised fine-tuning with the loss on assistant
+tokens only: what the model is shown (prompt, observations) is never a target (BaT, arXiv 2608.16211). The result is the
+base policy of a federation; everything after it is learned by practice.
 """
 
 from __future__ import annotations
@@ -19,8 +19,18 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
+from common.adapter import encode_adapter
+from common.base_model import INITIAL_ADAPTER
 from common.errors import ConfigurationError
-from common.policy import Dialogue, fresh_tiny_model, save_policy, train_tokenizer
+from common.policy import (
+    Dialogue,
+    fresh_tiny_model,
+    load_policy,
+    policy_digest,
+    save_policy,
+    train_tokenizer,
+    zero_adapter,
+)
 
 __all__ = ["ColdStartReport", "ColdStartSettings", "Shown", "cold_start", "encode_demonstration"]
 
@@ -42,7 +52,7 @@ class ColdStartSettings:
     """How the cold start trains.
 
     Args:
-        steps: optimizer steps. Copying a value from an observation into a command emerges suddenly, after some hundreds.
+        steps: optimizer steps. Copying a value from an observation emerges suddenly, after some hundreds.
         batch: demonstrations a step.
         learning_rate: highest one; linear warm-up over the first steps, cosine decay to a tenth.
         warmup: steps of warm-up.
@@ -103,7 +113,8 @@ def cold_start(
     """Make a base policy from demonstrations.
 
     Args:
-        out: folder to write; a `cold_start.json` with the report is laid beside it, so that it is not part of its digest.
+        out: folder to write, with the adapter that every run starts from; `<out>.cold_start.json` with the report is
+            laid beside it, so that wall time is not part of the digest.
         demonstrations: any number of them.
         seed: with the same demonstrations and the same number of threads, the same policy comes out.
         settings: of the training.
@@ -125,7 +136,10 @@ def cold_start(
     encoded = [encode_demonstration(dialogue, one) for one in shown]
     model = fresh_tiny_model(tokenizer, seed)
     losses = _train(model, encoded, seed, settings, progress)
-    digest = save_policy(model, tokenizer, out)
+    save_policy(model, tokenizer, out)
+    initial = encode_adapter(zero_adapter(load_policy(out), seed))
+    (out / INITIAL_ADAPTER).write_bytes(initial)
+    digest = policy_digest(out)
     report = ColdStartReport(
         policy=digest,
         demonstrations=len(shown),

@@ -1,20 +1,21 @@
 """TRL's GRPO trainer with our rollouts and without the padding.
 
-TRL keeps what it is good at: sampling rows, resetting environments, group advantages, the clipped loss with its KL term,
-the optimizer. Two things are replaced. Rollouts come from `common.policy.rollout`, which keeps its cache over tool turns
-and decodes with the adapter merged. Log-probabilities are computed in buckets of similar length: stage rollouts are short,
-end-to-end ones long, and a batch padded to its longest row is mostly padding.
+TRL keeps what it is good at: sampling rows, resetting environments, group advantages, the clipped loss with its KL
+term, the optimizer. Two things are replaced. Rollouts come from `common.policy.rollout`, which keeps its cache over
+tool turns and decodes with the adapter merged. Log-probabilities are computed in buckets of similar length: stage
+rollouts are short, end-to-end ones long, and a batch padded to its longest row is mostly padding.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Any
+from typing import Any, cast
 
 import torch
+from peft import PeftModel
 from torch.nn.functional import pad
-from trl import GRPOTrainer
+from trl.trainer.grpo_trainer import GRPOTrainer
 
 from client.trainer.seat import Seat
 from common.messages import OptimizerSettings
@@ -37,8 +38,6 @@ class RoundTrainer(GRPOTrainer):
         **arguments: TRL's own.
     """
 
-    environments: list[Seat]
-
     def __init__(
         self,
         policy: Policy,
@@ -56,8 +55,8 @@ class RoundTrainer(GRPOTrainer):
 
     def _generate(self, prompts: list[Any]) -> tuple[Any, ...]:
         """Run the rollouts of a step in the environments TRL has reset; returns TRL's eight fields."""
-        self._merged.refresh_from(self.model)
-        seats, settings = self.environments, self._settings
+        self._merged.refresh_from(cast(PeftModel, self.model))
+        seats, settings = cast(list[Seat], self.environments), self._settings
         step = self.state.global_step
         self.trajectories = rollout(
             self._policy,
@@ -93,7 +92,7 @@ class RoundTrainer(GRPOTrainer):
         after = attention_mask[:, prompt_columns:].sum(dim=1)
         order = (before + after).argsort(stable=True)
         logps, entropies = [], []
-        for rows in order.split(_BUCKET_ROWS):
+        for rows in torch.split(order, _BUCKET_ROWS):
             first = prompt_columns - int(before[rows].max())
             kept = int(after[rows].max())
             columns = slice(first, prompt_columns + kept)

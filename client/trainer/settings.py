@@ -9,7 +9,7 @@ from common.errors import ConfigurationError
 from common.messages import OptimizerSettings
 
 if TYPE_CHECKING:
-    from trl import GRPOConfig
+    from trl.trainer.grpo_config import GRPOConfig
 
 __all__ = ["check_round", "grpo_config"]
 
@@ -43,8 +43,8 @@ def grpo_config(
 ) -> GRPOConfig:
     """GRPO as BaT has it: advantages are rewards minus their group's mean, not divided by its deviation.
 
-    The loss is the mean over rollouts of the mean over their own tokens, plus the KL term in the loss; one optimizer step
-    for each batch of rollouts; constant learning rate, AdamW without weight decay, gradient norm clipped at 1.
+    The loss is the mean over rollouts of the mean over their own tokens, plus the KL term in the loss; one optimizer
+    step for each batch of rollouts; constant learning rate, AdamW without weight decay, gradient norm clipped at 1.
 
     Args:
         settings: the prescription's.
@@ -53,7 +53,7 @@ def grpo_config(
         use_cpu: whether to compute on the processor.
         micro_batch: rollouts of one backward pass, a whole step's if `None`.
     """
-    from trl import GRPOConfig
+    from trl.trainer.grpo_config import GRPOConfig
 
     rollouts = settings.groups_per_step * settings.group_size
     micro_batch = micro_batch or rollouts

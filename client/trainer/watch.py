@@ -13,7 +13,7 @@ from client.trainer.grpo import RoundTrainer
 __all__ = ["StepWatch"]
 
 
-class StepWatch(TrainerCallback):  # type: ignore[misc]
+class StepWatch(TrainerCallback):
     """Calls `progress` after every optimizer step; also silences the trainer's own printing.
 
     Args:
@@ -34,12 +34,12 @@ class StepWatch(TrainerCallback):  # type: ignore[misc]
         self._trainer, self._progress, self._check, self._clock = trainer, progress, check, clock
         self._began = clock()
 
-    def on_step_begin(self, *_: Any, **__: Any) -> None:
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Note the time."""
         self._check()
         self._began = self._clock()
 
-    def on_step_end(self, _: Any, state: Any, *__: Any, **___: Any) -> None:
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Report the step."""
         metrics, rollouts = self._trainer._metrics["train"], self._trainer.trajectories
         self._progress(

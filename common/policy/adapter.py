@@ -1,8 +1,8 @@
 """LoRA adapters between the wire format, PEFT and merged weights.
 
-The adapter of a model has, for every linear layer but the output layer, A of shape [rank, in] and B of shape [out, rank]
-(Hu et al. 2021); the layer's weight becomes W + (alpha / rank) B A. Names are PEFT's, dtype is float32 whatever the
-model's. All conversions are strict: a missing, extra, renamed or misshapen tensor is refused.
+The adapter of a model has, for every linear layer but the output layer, A of shape [rank, in] and B of shape
+[out, rank] (Hu et al. 2021); the layer's weight becomes W + (alpha / rank) B A. Names are PEFT's, dtype is float32
+whatever the model's. All conversions are strict: a missing, extra, renamed or misshapen tensor is refused.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def attach_adapter(policy: Policy, adapter: Adapter) -> PeftModel:
     config = LoraConfig(
         r=LORA_RANK, lora_alpha=LORA_ALPHA, lora_dropout=0.0, target_modules=targets, task_type="CAUSAL_LM"
     )
-    wrapped = get_peft_model(share_parameters(policy.model), config)  # type: ignore[arg-type]
+    wrapped = get_peft_model(share_parameters(policy.model), config)
     load_adapter(wrapped, adapter)
     return wrapped
 

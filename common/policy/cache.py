@@ -1,9 +1,9 @@
 """A key-value cache for rows of unequal length.
 
-Row i keeps its tokens in slots 0..length-1 without gaps, whatever the other rows do. A forward pass says for every query
-token which slot it fills; a query sees exactly the slots up to its own. Slots past a row's length hold leftovers of padding,
-are seen by nobody, and are overwritten when the row grows. The same object is handed to any Hugging Face decoder as its
-`cache`, so no model code is repeated here.
+Row i keeps its tokens in slots 0..length-1 without gaps, whatever the other rows do. A forward pass says for every
+query token which slot it fills; a query sees exactly the slots up to its own. Slots past a row's length hold leftovers
+of padding, are seen by nobody, and are overwritten when the row grows. The same object is handed to any Hugging Face
+decoder as its `cache`, so no model code is repeated here.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class RaggedCache:
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Store one layer's new keys and values, each [rows, heads, queries, width], and return all that may be seen."""
+        """Store one layer's new keys and values, [rows, heads, queries, width] each, and return all in use."""
         if layer_idx not in self.keys:
             self.keys[layer_idx] = self._buffer(key_states)
             self.values[layer_idx] = self._buffer(value_states)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -23,7 +23,7 @@ __all__ = ["TOOL", "TOOL_SCHEMA", "Dialogue", "ToolCall", "parse_turn"]
 TOOL = "execute_code"
 """The only tool of the project."""
 
-TOOL_SCHEMA: Mapping[str, Any] = {
+TOOL_SCHEMA: dict[str, Any] = {
     "type": "function",
     "function": {
         "name": TOOL,
@@ -98,10 +98,7 @@ class Dialogue:
 
     def prompt(self, text: str) -> list[int]:
         """Token ids of a user message followed by the header of the assistant's first turn."""
-        rendered: str = self.tokenizer.apply_chat_template(
-            [{"role": "user", "content": text}], tools=[TOOL_SCHEMA], tokenize=False, add_generation_prompt=True
-        )
-        return self._encode(rendered)
+        return self._encode(self._render([{"role": "user", "content": text}], tools=[TOOL_SCHEMA]))
 
     def observation(self, text: str) -> list[int]:
         """Token ids between the end of a turn that called a tool and the start of the next turn.
@@ -124,8 +121,11 @@ class Dialogue:
     def decode(self, ids: Sequence[int]) -> str:
         """Text of a turn with its special tokens, the final end-of-turn token left out."""
         kept = ids[:-1] if ids and ids[-1] == self.end else ids
-        decoded: str = self.tokenizer.decode(list(kept), skip_special_tokens=False)
-        return decoded
+        return str(self.tokenizer.decode(list(kept), skip_special_tokens=False))
+
+    def _render(self, messages: list[Any], **options: Any) -> str:
+        template = self.tokenizer.apply_chat_template
+        return str(template(messages, tokenize=False, add_generation_prompt=True, **options))
 
     def _encode(self, text: str) -> list[int]:
         ids: list[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -138,16 +138,14 @@ class Dialogue:
     @cached_property
     def _around_observation(self) -> tuple[list[int], list[int]]:
         call = {"type": "function", "function": {"name": TOOL, "arguments": {"language": "bash", "code": "true"}}}
-        rendered: str = self.tokenizer.apply_chat_template(
+        rendered = self._render(
             [
                 {"role": "user", "content": "x"},
                 {"role": "assistant", "content": "", "tool_calls": [call]},
                 {"role": "tool", "name": TOOL, "content": _MARK},
-            ],
-            tokenize=False,
-            add_generation_prompt=True,
+            ]
         )
-        end = self.tokenizer.convert_ids_to_tokens(self.end)
+        end = str(self.tokenizer.convert_ids_to_tokens(self.end))
         head, found, after = rendered.partition(_MARK)
         if not found or end not in head:
             raise ConfigurationError("the policy's chat template does not render tool messages")

@@ -21,8 +21,8 @@ __all__ = ["Decoder", "Sampler"]
 class Sampler:
     """Chooses tokens: greedily, or by inverting the distribution function at one uniform number a token.
 
-    Every row has its own NumPy generator, so what a row samples depends on its seed alone, not on which other rows are in
-    the batch.
+    Every row has its own NumPy generator, so what a row samples depends on its seed alone, not on which other rows are
+    in the batch.
 
     Args:
         seeds: one a row; anything `numpy.random.SeedSequence` takes.

@@ -75,12 +75,11 @@ def policy_digest(folder: Path) -> str:
     return digest_json({path.relative_to(folder).as_posix(): digest_file(path) for path in files})
 
 
-def save_policy(model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) -> str:
-    """Write model and tokenizer to a folder and return its digest."""
+def save_policy(model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    """Write model and tokenizer to a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    return policy_digest(folder)
 
 
 def load_policy(folder: Path | str, dtype: torch.dtype = torch.float32) -> Policy:
@@ -107,7 +106,8 @@ def load_policy(folder: Path | str, dtype: torch.dtype = torch.float32) -> Polic
         raise ConfigurationError("the policy cannot be loaded", where=f"{folder}: {str(error)[:160]}") from error
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
-    model.eval().requires_grad_(False)
+    model.requires_grad_(False)
+    model.train(False)
     return Policy(model, tokenizer, Dialogue(tokenizer), policy_digest(folder))
 
 

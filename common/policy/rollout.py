@@ -173,7 +173,7 @@ def _observe(
         for row, calls in zip(live, pending, strict=True)
         if calls
     }
-    chunks = []
+    chunks: list[list[int]] = []
     for row, calls in zip(live, pending, strict=True):
         if not calls:
             chunks.append([])
