@@ -17,7 +17,7 @@ export FLWR_TELEMETRY_ENABLED := 0
 export FLWR_DISABLE_UPDATE_CHECK := 1
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: help setup policy demo test test-full check format bench clean
+.PHONY: help setup prepare demo test test-full check format bench clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -28,16 +28,16 @@ $(VENV)/.stamp: constraints.txt pyproject.toml tools/setup.sh
 
 setup: $(VENV)/.stamp ## virtual environment with the pinned packages (the other targets do this themselves)
 
-policy: setup ## the cold-started policy, cached under .cache/ by the digest of its inputs
-	@$(PY) -m deploy.policy_cache
+prepare: setup ## the cold-started policy and the held-out suites, cached under .cache/ by the digest of their inputs
+	@$(PY) -m deploy.prepare
 
 demo: setup ## three hospitals train one agent on this machine: make demo [SEED=1]
 	@$(PY) -m deploy.demo --seed $(SEED) $(DEMO_ARGS)
 
-test: setup policy ## the quick tests, under 10 minutes
+test: setup prepare ## the quick tests, under 10 minutes
 	$(PY) -m pytest -m "not slow" $(TEST_ARGS)
 
-test-full: setup policy ## every test; run again to continue where it stopped
+test-full: setup prepare ## every test; run again to continue where it stopped
 	$(PY) -m tools.test_full
 
 check: setup ## format, lint, strict types, import direction
@@ -50,7 +50,7 @@ format: setup ## rewrite the code in the house format
 	$(VENV)/bin/ruff format $(CODE)
 	$(VENV)/bin/ruff check --fix $(CODE)
 
-bench: setup policy ## the benchmarks behind docs/benchmarks.md: make bench [NAME=x]
+bench: setup prepare ## the benchmarks behind docs/benchmarks.md: make bench [NAME=x]
 	@$(PY) -m tools.bench $(NAME)
 
 clean: ## remove the environment and the caches; runs/ stays

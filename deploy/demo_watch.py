@@ -6,17 +6,20 @@ directory. In a real federation no single person can read both.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from server.report import RunRecord
+from common.errors import BatError
+from server.report import RunRecord, read_run
 
-__all__ = ["JsonLines", "SiteProgress", "SiteWatch", "Snapshot", "time_left"]
+__all__ = ["JsonLines", "SiteProgress", "SiteWatch", "Snapshot", "Watch", "time_left"]
 
-DETAILS = ("patients", "images", "refused", "states")
+DETAILS = ("patients", "images", "refused", "states", "of")
 """Counts of a progress record that say more about a state; they stay on this screen."""
 
 TRAINING_SHARE = 0.75
@@ -119,13 +122,53 @@ class SiteWatch:
         return self.progress
 
 
+class Watch:
+    """Gathers snapshots of a run.
+
+    Args:
+        run: the run directory.
+        progress_files: site to its local progress file.
+        started: `time.monotonic()` of the demonstration's start.
+    """
+
+    def __init__(self, run: Path, progress_files: Mapping[str, Path], started: float) -> None:
+        self._run = run
+        self._sites = [SiteWatch(name, path) for name, path in progress_files.items()]
+        self._started = started
+        self._present_round = 0
+        self._round_started = started
+
+    def snapshot(self, phase: str) -> Snapshot:
+        """Everything as it stands now.
+
+        Args:
+            phase: what the demonstration does.
+        """
+        now = time.monotonic()
+        sites = tuple(site.update() for site in self._sites)
+        run = self._record()
+        number = 0 if run is None else sum(one.wall_s is not None for one in run.rounds) + 1
+        if number != self._present_round:
+            self._present_round, self._round_started = number, now
+        left = time_left(run, sites, now - self._round_started)
+        return Snapshot(phase, now - self._started, left, sites, run)
+
+    def _record(self) -> RunRecord | None:
+        if not (self._run / "ledger.jsonl").exists():
+            return None
+        # The server replaces its files while they are read; the next look will find them whole.
+        with contextlib.suppress(BatError):
+            return read_run(self._run)
+        return None
+
+
 def _advance(now: SiteProgress, record: Mapping[str, Any]) -> SiteProgress:
     number = record.get("round", now.round)
     if number != now.round:
         now = replace(now, round=number, step=0, steps=0, rewards=())
     if "state" in record:
-        detail = ", ".join(f"{key.replace('_', ' ')} {record[key]}" for key in DETAILS if key in record)
-        now = replace(now, state=str(record["state"]), detail=detail or now.detail)
+        detail = " ".join(f"{key} {record[key]}" for key in DETAILS if key in record)
+        now = replace(now, state=str(record["state"]), detail=detail)
     if "reward_mean" in record:
         now = replace(
             now,

@@ -17,7 +17,15 @@ from client.site_config import SiteConfig
 from common.errors import FederationError
 from deploy.supervision import Component, Supervisor
 
-__all__ = ["environment", "free_port", "start_daemon", "start_superlink", "start_supernode", "wait_for_daemon"]
+__all__ = [
+    "check_port",
+    "environment",
+    "free_port",
+    "start_daemon",
+    "start_superlink",
+    "start_supernode",
+    "wait_for_daemon",
+]
 
 READY_TIMEOUT_S = 60.0
 """How long a component has to answer after its start."""
@@ -52,11 +60,11 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def start_superlink(supervisor: Supervisor, port: int) -> Component:
-    """Start the SuperLink and wait until it listens.
+def check_port(port: int) -> None:
+    """Make sure that a port of loopback can be listened on.
 
     Raises:
-        FederationError: the port is taken, or it does not start.
+        FederationError: it is taken.
     """
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -66,6 +74,15 @@ def start_superlink(supervisor: Supervisor, port: int) -> Component:
             raise FederationError(
                 f"port {port} is taken", where="127.0.0.1", remedy="Stop what uses it, or choose another port."
             ) from error
+
+
+def start_superlink(supervisor: Supervisor, port: int) -> Component:
+    """Start the SuperLink and wait until it listens.
+
+    Raises:
+        FederationError: the port is taken, or it does not start.
+    """
+    check_port(port)
     command = ["flower-superlink", "--insecure", "--host", "127.0.0.1", "--port", str(port)]
     component = supervisor.start("superlink", [*command, "--disable-runtime-dependency-installation"])
     _wait(supervisor, "superlink", lambda: _listens(port))
@@ -77,13 +94,24 @@ def start_daemon(supervisor: Supervisor, config_file: Path, config: SiteConfig) 
     return supervisor.start(f"daemon-{config.site}", [sys.executable, "-m", "client.cli", "run", config_file])
 
 
-def wait_for_daemon(supervisor: Supervisor, config: SiteConfig, timeout_s: float = READY_TIMEOUT_S) -> None:
+def wait_for_daemon(
+    supervisor: Supervisor,
+    config: SiteConfig,
+    timeout_s: float = READY_TIMEOUT_S,
+    waiting: Callable[[], None] = lambda: None,
+) -> None:
     """Wait until a daemon serves its relay socket.
+
+    Args:
+        supervisor: owner of the daemon.
+        config: the site's settings.
+        timeout_s: how long, in seconds.
+        waiting: called several times a second meanwhile.
 
     Raises:
         FederationError: a component ended, or the daemon is not ready in time.
     """
-    _wait(supervisor, f"daemon of {config.site}", lambda: _serves(config.relay_socket), timeout_s)
+    _wait(supervisor, f"daemon of {config.site}", lambda: _serves(config.relay_socket), timeout_s, waiting)
 
 
 def start_supernode(
@@ -105,10 +133,17 @@ def start_supernode(
     return supervisor.start(f"supernode-{name}", [*command, *node], PATH=path)
 
 
-def _wait(supervisor: Supervisor, what: str, ready: Callable[[], bool], timeout_s: float = READY_TIMEOUT_S) -> None:
+def _wait(
+    supervisor: Supervisor,
+    what: str,
+    ready: Callable[[], bool],
+    timeout_s: float = READY_TIMEOUT_S,
+    waiting: Callable[[], None] = lambda: None,
+) -> None:
     deadline = time.monotonic() + timeout_s
     while not ready():
         supervisor.check()
+        waiting()
         if time.monotonic() > deadline:
             raise FederationError(f"{what} is not ready after {timeout_s:.0f} s", remedy="See the logs of the run.")
         time.sleep(0.1)
