@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
@@ -18,7 +19,7 @@ from server.report import RoundRecord, RunRecord
 __all__ = ["LiveView", "PlainView", "View", "final_panel", "privacy_panel"]
 
 BLOCKS = "▁▂▃▄▅▆▇█"
-SPARK_WIDTH = 24
+SPARK_WIDTH = 20
 """Characters of a reward curve."""
 
 REPORT_EVERY_STEPS = 10
@@ -138,7 +139,9 @@ def final_panel(run: RunRecord, summary: Path, report: Path, wall_s: float, peak
         lines.add_row("sealed suite", f"cold start {run.sealed.cold_start:.3f} → final {run.sealed.final:.3f}{gain}")
         lines.add_row("", f"best fixed script {run.sealed.fixed_script:.3f}, oracle {run.sealed.oracle:.3f}")
     sent = sum(release.bytes for release in run.releases)
-    lines.add_row("left the sites", f"{len(run.releases)} adapter updates, {sent / 1e6:.1f} MB, nothing else")
+    lines.add_row(
+        "left the sites", f"{len(run.releases)} adapter updates, {sent / 1e6:.1f} MB, each signed and in both ledgers"
+    )
     lines.add_row("took", f"{_clock(wall_s)}, {peak_rss_mb:.0f} MB of memory at most")
     lines.add_row("report", str(report))
     lines.add_row("figures", str(summary))
@@ -162,7 +165,7 @@ def _head(title: str, snapshot: Snapshot) -> Panel:
 
 
 def _sites_table(sites: Iterable[SiteProgress], run: RunRecord | None) -> Table:
-    table = Table(title="sites (read from each site's own files)", title_justify="left", expand=True)
+    table = Table(title="sites (read from each site's own files)", title_justify="left", box=SIMPLE_HEAD)
     for name in ("site", "does", "round", "stage", "step", "reward"):
         table.add_column(name, justify="right" if name in ("round", "step") else "left", no_wrap=True)
     targets = {one.number: one.target.value for one in run.rounds} if run is not None else {}
@@ -175,9 +178,10 @@ def _sites_table(sites: Iterable[SiteProgress], run: RunRecord | None) -> Table:
 
 
 def _rounds_table(run: RunRecord) -> Table:
-    table = Table(title="held-out scores (gate suite, at the server)", title_justify="left", expand=True)
-    for name in ("round", "practised", "overall", "task", "S1", "S2", "S3", "S4", "S5", "verdict"):
-        table.add_column(name, justify="left" if name in ("practised", "verdict") else "right", no_wrap=True)
+    table = Table(title="held-out scores (gate suite, at the server)", title_justify="left", box=SIMPLE_HEAD)
+    for name in ("round", "stage", "overall", "task", "S1", "S2", "S3", "S4", "S5"):
+        table.add_column(name, justify="left" if name == "stage" else "right", no_wrap=True)
+    table.add_column("verdict")
     if run.start is not None:
         stages = [f"{score:.2f}" for score in run.start.stages.values()]
         table.add_row("0", "", f"{run.start.overall:.3f}", f"{run.start.task:.3f}", *stages, "cold start")

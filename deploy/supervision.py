@@ -169,13 +169,14 @@ def _family(pid: int) -> Iterator[psutil.Process]:
 class MemoryMeter:
     """Samples the resident memory of this process and all its descendants in a background thread.
 
-    Pages shared between processes are counted once for each of them, so the figure is an upper bound.
+    A page shared by n processes counts as 1/n of a page in each (Linux' proportional set size), so that the sum is what
+    the machine really holds.
 
     Args:
         interval_s: seconds between samples.
     """
 
-    def __init__(self, interval_s: float = 1.0) -> None:
+    def __init__(self, interval_s: float = 2.0) -> None:
         self.peak_bytes = 0
         self._interval_s = interval_s
         self._done = threading.Event()
@@ -200,8 +201,14 @@ class MemoryMeter:
 
 
 def _resident(process: psutil.Process) -> int:
-    total = 0
-    for member in [process, *process.children(recursive=True)]:
-        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-            total += member.memory_info().rss
-    return total
+    return sum(_proportional(member) for member in [process, *process.children(recursive=True)])
+
+
+def _proportional(process: psutil.Process) -> int:
+    """Bytes; the plain resident size where the kernel does not let us look closer, 0 when the process is gone."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        try:
+            return int(process.memory_full_info().pss)
+        except psutil.AccessDenied:
+            return int(process.memory_info().rss)
+    return 0
