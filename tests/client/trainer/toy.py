@@ -1,7 +1,7 @@
 """A small honest task in plain text: the right options can only be read off what `bat inspect` prints.
 
-Same shape as the real environment (a lookup, a copy, habits), no sandbox: rewards follow from the commands alone, so tests
-can compute them by hand.
+Same shape as the real environment (a lookup, a copy, habits), no sandbox: rewards follow from the commands alone, so
+tests can compute them by hand.
 """
 
 from __future__ import annotations
