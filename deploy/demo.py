@@ -98,6 +98,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--port", type=int, metavar="PORT", help="port of the SuperLink (default: a free one)")
     parser.add_argument("--cache", type=Path, default=DEFAULT_CACHE, help="prepared things (default: .cache)")
+    parser.add_argument("--policy", type=Path, metavar="DIR", help="base policy (default: the cold-started one)")
+    parser.add_argument("--suites", type=Path, metavar="DIR", help="held-out suites (default: the prepared ones)")
     parser.add_argument("--plain", action="store_true", help="lines instead of a live screen")
     return parser
 
@@ -149,8 +151,8 @@ class _Demo:
         _check_space(arguments.runs)
         self._console.print(privacy_panel())
         self.phase = "preparing policy and suites"
-        model = prepared_policy(arguments.cache, self._say)
-        suites = prepared_suites(arguments.cells, arguments.cache, self._say)
+        model = arguments.policy or prepared_policy(arguments.cache, self._say)
+        suites = arguments.suites or prepared_suites(arguments.cells, arguments.cache, self._say)
         self._run.mkdir(parents=True)
         self._status = StatusFile(self._run)
         with MemoryMeter() as memory, tempfile.TemporaryDirectory(prefix="bat-", dir="/tmp") as scratch:
@@ -222,7 +224,7 @@ class _Demo:
         view.show(watch.snapshot(self.phase))
         supervisor.end(component)
         if status != 0:
-            raise FederationError(component.last_line or f"it ended with status {status}", where=component.name)
+            raise FederationError(component.last_line or f"{component.name} ended with status {status}")
 
     def _write_settings(self, sites: Sequence[DemoSite], model: Path) -> Path:
         arguments = self._arguments

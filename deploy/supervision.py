@@ -7,6 +7,7 @@ import ctypes
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,18 +21,26 @@ from common.errors import FederationError
 
 __all__ = ["Component", "MemoryMeter", "Supervisor"]
 
-PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
 GRACE_S = 8.0
 """Seconds a component has to end by itself before it is killed."""
 
+GUARDIAN = """
+import os, signal, sys
+groups = [int(line) for line in sys.stdin]
+for group in groups:
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+"""
+"""Program of the guardian: learns process groups until its input ends, that is, until the supervisor is gone.
+
+`PR_SET_PDEATHSIG` would not do: the kernel forgets it when a component changes a user id, as the sandbox does.
+"""
+
 _LIBC = ctypes.CDLL(None, use_errno=True)
-
-
-def _die_with_parent() -> None:
-    """Ask the kernel to kill this process when the supervisor dies, however it dies."""
-    _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -61,7 +70,7 @@ class Supervisor:
     """Owns a set of processes; leaving the `with` block ends every one of them and all their descendants.
 
     The components do not share the terminal's process group, so that Ctrl-C reaches the supervisor alone and the ending
-    is orderly. If the supervisor is killed outright, the kernel kills the components.
+    is orderly. If the supervisor is killed outright, a guardian process kills the components.
 
     Args:
         logs: folder for one log file a component.
@@ -74,6 +83,9 @@ class Supervisor:
         self.components: list[Component] = []
         # Descendants whose parent ended are handed to this process instead of to init, and so can still be found.
         _LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        self._guardian = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", GUARDIAN], stdin=subprocess.PIPE, start_new_session=True
+        )
 
     def __enter__(self) -> Supervisor:
         return self
@@ -81,7 +93,7 @@ class Supervisor:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop()
+        self.close()
 
     def start(self, name: str, command: Sequence[str | Path], **environment: str) -> Component:
         """Start a component with its output in `logs/<name>.log`.
@@ -105,12 +117,14 @@ class Supervisor:
                     stderr=subprocess.STDOUT,
                     env={**self._environment, **environment},
                     start_new_session=True,
-                    preexec_fn=_die_with_parent,
                 )
         except OSError as error:
             raise FederationError(f"cannot start {name}: {error.strerror}", where=str(command[0])) from error
         component = Component(name, process, log)
         self.components.append(component)
+        if self._guardian.stdin is not None:
+            self._guardian.stdin.write(f"{process.pid}\n".encode())
+            self._guardian.stdin.flush()
         return component
 
     def check(self, besides: Component | None = None) -> None:
@@ -120,15 +134,13 @@ class Supervisor:
             besides: one whose end is expected.
 
         Raises:
-            FederationError: one has ended; says which, how, and its last words.
+            FederationError: one has ended; says which, and its last words.
         """
         for component in self.components:
             status = component.process.poll()
             if status is not None and component is not besides:
-                raise FederationError(
-                    f"{component.name} ended early with status {status}: {component.last_line or 'it said nothing'}",
-                    where=str(component.log),
-                )
+                said = component.last_line.removeprefix("bat-client: ").removeprefix("bat-server: ")
+                raise FederationError(f"{component.name}: {said or f'ended with status {status}'}")
 
     def end(self, component: Component) -> None:
         """End one component on purpose."""
@@ -139,6 +151,12 @@ class Supervisor:
         """End all components, last started first, then whatever is left below this process. Safe to call twice."""
         components, self.components = self.components[::-1], []
         _end(components)
+
+    def close(self) -> None:
+        """End all components and the guardian."""
+        self.stop()
+        self._guardian.kill()
+        self._guardian.communicate()
 
 
 def _end(components: Sequence[Component]) -> None:
