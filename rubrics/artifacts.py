@@ -90,5 +90,6 @@ def read_pipeline(files: Mapping[str, bytes], options: Mapping[str, tuple[str, .
         if isinstance(value, str) and value in valid:
             choices[name] = value
     count = plan.get("candidates")
-    countable = isinstance(count, int) and not isinstance(count, bool) and 0 < count <= MAXIMUM_CANDIDATES
-    return Pipeline(choices, count if countable else 0)
+    if not isinstance(count, int) or isinstance(count, bool) or not 0 < count <= MAXIMUM_CANDIDATES:
+        count = 0
+    return Pipeline(choices, count)

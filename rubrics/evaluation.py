@@ -78,7 +78,7 @@ def _validation(evidence: Evidence) -> Finding:
     if facts.pilot_made_at(evidence) is None:
         return Finding(0.0, "no genuine pilot before the batch")
     if not facts.pilot_inspected(evidence):
-        written = any(path.startswith(PILOT + "/") for path in evidence.rerun.prepared)
+        written = any(path.startswith(PILOT + "/") for path in evidence.rerun.digests)
         return Finding(SHAPE_CHECKED if written else 0.0, "a case ran, but nobody looked at its content")
     held = facts.second_view_agrees(evidence)
     if facts.pilot_agrees(evidence) and held is not False:

@@ -127,22 +127,22 @@ class Evidence:
     @cached_property
     def plan_stands(self) -> bool:
         """Whether the plan files at the end are exactly what planning these choices gives."""
-        return self.pipeline.planned and self._stands(pick(self.rerun.prepared, *PLAN))
+        return self.pipeline.planned and self._stands(pick(self.rerun.digests, *PLAN))
 
     @cached_property
     def plan_made_at(self) -> int | None:
         """When this rollout made the plan that stands at the end."""
-        return self.made_at(pick(self.rerun.prepared, *PLAN), verb="plan") if self.plan_stands else None
+        return self.made_at(pick(self.rerun.digests, *PLAN), verb="plan") if self.plan_stands else None
 
     @cached_property
     def inspected_at(self) -> int | None:
         """When this rollout first really inspected the inputs."""
-        return self.made_at(pick(self.rerun.prepared, INSPECT), verb="inspect")
+        return self.made_at(pick(self.rerun.digests, INSPECT), verb="inspect")
 
     @cached_property
     def completed(self) -> float:
         """Share of cases whose batch output was made in this rollout and is what the pipeline really gives, 0 to 1."""
-        expected = under(BATCH, self.rerun.batched)
+        expected = under(BATCH, self.rerun.digests)
         by_case: dict[str, dict[str, str]] = {}
         for path, digest in expected.items():
             by_case.setdefault(case_of(path, BATCH), {})[path] = digest
@@ -155,7 +155,7 @@ class Evidence:
     @cached_property
     def submission_genuine(self) -> bool:
         """Whether the submission was made in this rollout and is exactly what the pipeline really delivers."""
-        expected = {**pick(self.rerun.submitted, SUBMISSION), **under(SUBMITTED, self.rerun.submitted)}
+        expected = {**pick(self.rerun.digests, SUBMISSION), **under(SUBMITTED, self.rerun.digests)}
         if SUBMISSION not in expected or len(expected) < 2 or self.made_at(expected) is None:
             return False
         return self._stands(expected) and under(SUBMITTED, self.final_digests).keys() <= expected.keys()

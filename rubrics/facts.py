@@ -43,13 +43,13 @@ def agrees(scores: Mapping[str, float | None]) -> bool:
 
 def checked(evidence: Evidence) -> bool:
     """Whether plan and data were really compared under the plan that stands."""
-    expected = pick(evidence.rerun.prepared, CHECK)
+    expected = pick(evidence.rerun.digests, CHECK)
     return evidence.plan_stands and evidence.made_at(expected, verb="check") is not None
 
 
 def set_up(evidence: Evidence) -> int | None:
     """When the set-up that stands at the end was really run."""
-    expected = pick(evidence.rerun.prepared, SETUP)
+    expected = pick(evidence.rerun.digests, SETUP)
     if evidence.final_digests.get(SETUP) != expected.get(SETUP):
         return None
     return evidence.made_at(expected, verb="setup")
@@ -64,8 +64,8 @@ def set_up_properly(evidence: Evidence) -> bool:
 
 def pilot_made_at(evidence: Evidence) -> int | None:
     """When one case really ran end to end under the pipeline that stands, before any of the batch."""
-    prepared = evidence.rerun.prepared
-    expected = pick(prepared, PILOT_RECORD) | under(PILOT, prepared)
+    digests = evidence.rerun.digests
+    expected = pick(digests, PILOT_RECORD) | under(PILOT, digests)
     if PILOT_RECORD not in expected or len(expected) < 2:
         return None
     at = evidence.made_at(expected)
@@ -76,7 +76,7 @@ def pilot_made_at(evidence: Evidence) -> int | None:
 def pilot_inspected(evidence: Evidence) -> bool:
     """Whether the pilot's output was really looked at afterwards."""
     at = pilot_made_at(evidence)
-    expected = pick(evidence.rerun.prepared, VERIFY)
+    expected = pick(evidence.rerun.digests, VERIFY)
     return at is not None and evidence.made_at(expected, verb="verify", start=at) is not None
 
 
@@ -89,7 +89,7 @@ def pilot_agrees(evidence: Evidence) -> bool:
 def batch_identical(evidence: Evidence) -> bool:
     """Whether the batch at the end is, file for file, what the pipeline gives."""
     found = under(BATCH, evidence.final_digests)
-    return evidence.completed == 1.0 and found == under(BATCH, evidence.rerun.batched)
+    return evidence.completed == 1.0 and found == under(BATCH, evidence.rerun.digests)
 
 
 def all_valid(evidence: Evidence, scores: Mapping[str, float | None]) -> bool:

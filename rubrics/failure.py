@@ -80,7 +80,7 @@ def _of_stage(evidence: Evidence, stage: Stage) -> FailureCategory:
     if any(_exhausted(receipt) for receipt in evidence.receipts):
         return FailureCategory.RESOURCE
     claimed = _claimed(evidence, stage)
-    genuine = {**evidence.rerun.prepared, **evidence.rerun.batched, **evidence.rerun.submitted}
+    genuine = evidence.rerun.digests
     if any(path not in genuine for path in claimed):
         return FailureCategory.FORMAT if _made_something(evidence, stage) else FailureCategory.HALLUCINATION
     if any(evidence.final_digests[path] != genuine[path] for path in claimed if path not in (VERIFY, PILOT_RECORD)):
@@ -103,7 +103,7 @@ def _folders(owned: tuple[str, ...]) -> tuple[str, ...]:
 
 def _made_something(evidence: Evidence, stage: Stage) -> bool:
     """Whether an expected folder of the stage holds a genuine file beside what does not belong there."""
-    genuine = {**evidence.rerun.prepared, **evidence.rerun.batched, **evidence.rerun.submitted}
+    genuine = evidence.rerun.digests
     return any(evidence.final_digests[path] == genuine.get(path) for path in _claimed(evidence, stage))
 
 

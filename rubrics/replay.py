@@ -16,7 +16,7 @@ from enum import IntEnum
 from functools import cached_property
 
 from common.canonical import digest_bytes, digest_json
-from common.sandbox.interface import Sandbox, SandboxSession
+from common.sandbox.interface import Sandbox
 from common.sandbox.receipt import Language
 from rubrics.artifacts import PLAN_CHOICES, Pipeline
 from rubrics.layout import BATCH, PILOT, SUBMITTED
@@ -61,17 +61,13 @@ class Rerun:
     """What the pipeline really gives on a view.
 
     Args:
-        prepared: path to SHA-256 after inspection, plan, check, set-up, pilot and a look at the pilot.
-        batched: the same after the whole batch and a look at it; empty when the re-run did not go so far.
-        submitted: the same after delivery.
+        digests: path to SHA-256 of every file that the toolkit writes; `process/verify.json` is that of the pilot.
         pilot_scores: case to score of the pilot output; cases that are not piloted are `None`.
         batch_scores: case to score of the batch before delivery.
         submitted_scores: case to score of what is delivered.
     """
 
-    prepared: Mapping[str, str] = field(default_factory=dict)
-    batched: Mapping[str, str] = field(default_factory=dict)
-    submitted: Mapping[str, str] = field(default_factory=dict)
+    digests: Mapping[str, str] = field(default_factory=dict)
     pilot_scores: Mapping[str, float | None] = field(default_factory=dict)
     batch_scores: Mapping[str, float | None] = field(default_factory=dict)
     submitted_scores: Mapping[str, float | None] = field(default_factory=dict)
@@ -129,36 +125,27 @@ class Replayer:
         return mine.result()
 
     def _run(self, view: View, pipeline: Pipeline, extent: Extent, score: ScoreFunction) -> Rerun:
-        session = self._sandbox.open(view.files)
-        try:
-            prepared = _execute(session, _preparation(pipeline, extent))
-            if extent < Extent.PILOT or not pipeline.planned:
-                return Rerun(prepared=prepared)
-            if extent < Extent.SUBMIT:
-                return Rerun(prepared=prepared, pilot_scores=_scores(session.files(), view, score, PILOT))
-            batched = _execute(session, ["bat infer", "bat verify"])
-            delivered = pipeline.choices.get("deliver")
-            submitted = _execute(session, [f"bat submit --deliver {delivered}"]) if delivered else {}
-            files = session.files()
-        finally:
-            session.close()
-        pilot, batch, final = (_scores(files, view, score, folder) for folder in (PILOT, BATCH, SUBMITTED))
-        return Rerun(prepared, batched, submitted, pilot, batch, final)
+        inspected = self._once((view.digest, "", "inspect"), lambda: Rerun(self._execute(view, ["bat inspect"])[0]))
+        if not pipeline.planned:
+            return inspected
+        digests, files = self._execute(view, _commands(pipeline, extent))
+        pilot, batch, submitted = (score(files, view.files, view.references, f) for f in (PILOT, BATCH, SUBMITTED))
+        return Rerun({**inspected.digests, **digests}, pilot, batch, submitted)
 
     def _run_batch(self, view: View, pipeline: Pipeline, score: ScoreFunction) -> Rerun:
         if not pipeline.planned:
             return Rerun()
+        digests, files = self._execute(view, [*_plan_and_setup(pipeline), "bat infer"])
+        return Rerun(digests, batch_scores=score(files, view.files, view.references, BATCH))
+
+    def _execute(self, view: View, commands: list[str]) -> tuple[dict[str, str], dict[str, bytes]]:
         session = self._sandbox.open(view.files)
         try:
-            batched = _execute(session, [*_plan_and_setup(pipeline), "bat infer"])
+            receipt = session.execute(Language.BASH, "\n".join(commands))
             files = session.files()
         finally:
             session.close()
-        return Rerun(batched=batched, batch_scores=_scores(files, view, score, BATCH))
-
-
-def _scores(files: Mapping[str, bytes], view: View, score: ScoreFunction, folder: str) -> dict[str, float | None]:
-    return score(files, view.files, view.references, folder)
+        return {path: digest for path, digest in receipt.changed.items() if digest is not None}, files
 
 
 def _plan_and_setup(pipeline: Pipeline) -> list[str]:
@@ -169,16 +156,14 @@ def _plan_and_setup(pipeline: Pipeline) -> list[str]:
     return commands
 
 
-def _preparation(pipeline: Pipeline, extent: Extent) -> list[str]:
-    commands = ["bat inspect"]
-    if pipeline.planned:
-        plan, *setup = _plan_and_setup(pipeline)
-        commands += [plan, "bat check", *setup]
-        if extent >= Extent.PILOT:
-            commands += ["bat pilot", "bat verify"]
+def _commands(pipeline: Pipeline, extent: Extent) -> list[str]:
+    """Everything after the inspection, as far as asked; a step that fails is followed by the next as in the shell."""
+    plan, *setup = _plan_and_setup(pipeline)
+    commands = [plan, "bat check", *setup]
+    if extent >= Extent.PILOT:
+        commands += ["bat pilot", "bat verify"]
+    if extent >= Extent.SUBMIT:
+        commands.append("bat infer")
+        if "deliver" in pipeline.choices:
+            commands.append(f"bat submit --deliver {pipeline.choices['deliver']}")
     return commands
-
-
-def _execute(session: SandboxSession, commands: list[str]) -> dict[str, str]:
-    receipt = session.execute(Language.BASH, "\n".join(commands))
-    return {path: digest for path, digest in receipt.changed.items() if digest is not None}

@@ -6,7 +6,7 @@ shows: it is the yardstick for how much of a reward can be had without looking.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import product
@@ -114,18 +114,26 @@ _CHOSEN: Mapping[Focus, tuple[str, ...]] = {
     Focus.S4: (),
     Focus.S5: ("deliver",),
 }
+"""The choices that a focus makes when it does not redo the earlier ones."""
 
 
-def fixed_scripts(track: Track, focus: Focus) -> Iterator[Script]:
-    """Every fixed script of a focus: all choices, with all habits and with each of them left out, none twice."""
+def fixed_scripts(
+    track: Track, focus: Focus, habits: Sequence[frozenset[Habit]] = (ALL_HABITS, ALL_HABITS - {Habit.REDO})
+) -> Iterator[Script]:
+    """Every fixed script of a focus with one of the given sets of habits: all choices, none twice.
+
+    Args:
+        track: task family.
+        focus: stage practised, or E2E.
+        habits: sets of habits to try; by default all of them, with and without redoing the earlier stages.
+    """
     options = TRACKS[track].options
     seen: set[Script] = set()
-    for habits in (ALL_HABITS, *(ALL_HABITS - {habit} for habit in Habit), ALL_HABITS - {Habit.REDO, Habit.PILOT}):
-        everything = focus is Focus.E2E or Habit.REDO in habits
-        chosen = tuple(options) if everything else _CHOSEN[focus]
-        free = [options[name] if name in chosen else options[name][:1] for name in options]
+    for some in habits:
+        chosen = tuple(options) if focus is Focus.E2E or Habit.REDO in some else _CHOSEN[focus]
+        free = [values if name in chosen else values[:1] for name, values in options.items()]
         for values in product(*free):
-            commands = script(focus, dict(zip(options, values, strict=True)), habits)
+            commands = script(focus, dict(zip(options, values, strict=True)), some)
             if commands not in seen:
                 seen.add(commands)
                 yield commands
