@@ -1,0 +1,143 @@
+"""`bat-audit`: re-check what a run or a site has recorded, with nothing but its folder."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from common.adapter import adapter_digest
+from common.canonical import digest_bytes
+from common.errors import BatError, LedgerError
+from common.ledger import GENESIS, Event, read_ledger, verify_ledger
+from common.signing import VerifyKey
+
+__all__ = ["main", "verify_folder"]
+
+SERVER_LEDGER = "ledger.jsonl"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; 0 when everything holds, 1 when something does not, 2 on wrong usage."""
+    arguments = _parser().parse_args(argv)
+    try:
+        arguments.run_command(arguments)
+    except BatError as error:
+        print(f"bat-audit: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="bat-audit", description="Check the signed records of a federation run or of a site."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    text = "check every signature, the whole chain, and the files that the ledger names"
+    verify = commands.add_parser("verify", help=text, description=f"{text[0].upper()}{text[1:]}.")
+    verify.add_argument("folder", type=Path, metavar="FOLDER", help="a run directory, or a site's state folder")
+    verify.add_argument("--key", metavar="HEX", help="the key that must have signed (default: the one in the folder)")
+    verify.add_argument("--head", metavar="DIGEST", help="a ledger head known from elsewhere; finds truncation")
+    verify.set_defaults(run_command=_verify)
+    show = commands.add_parser("show", help="list the events of a ledger", description="List the events of a ledger.")
+    show.add_argument("folder", type=Path, metavar="FOLDER")
+    show.set_defaults(run_command=_show)
+    return parser
+
+
+def _verify(arguments: argparse.Namespace) -> None:
+    key = VerifyKey.from_hex(arguments.key) if arguments.key else None
+    print(verify_folder(arguments.folder, key, arguments.head))
+
+
+def _show(arguments: argparse.Namespace) -> None:
+    for event in read_ledger(arguments.folder / SERVER_LEDGER):
+        print(f"{event.sequence:5d}  {event.time_unix:14.3f}  {event.kind:24s}  {json.dumps(event.body)[:160]}")
+
+
+def verify_folder(folder: Path, key: VerifyKey | None = None, head: str | None = None) -> str:
+    """Check a run directory or a site's state folder.
+
+    Args:
+        folder: holds `ledger.jsonl`.
+        key: the key that must have signed it; when not given, the one that signed the first event, which proves that
+            the record is whole but not whose it is.
+        head: a head digest that must occur.
+
+    Returns:
+        One line that says what was checked.
+
+    Raises:
+        LedgerError: naming the first thing that does not hold.
+    """
+    path = folder / SERVER_LEDGER
+    signer = key or _first_signer(path)
+    events = verify_ledger(path, signer, expected_head=head)
+    kind, files = ("site", _site_files) if any(e.kind == "daemon_started" for e in events) else ("server", _run_files)
+    checked = sum(_check_file(*named) for event in events for named in files(folder, event))
+    counts = ", ".join(f"{number} {name}" for name, number in sorted(Counter(e.kind for e in events).items()))
+    last = events[-1].digest if events else GENESIS
+    whose = "as expected" if key else "not pinned"
+    return (
+        f"{kind} ledger holds: {len(events)} events ({counts}), {checked} files match, "
+        f"signed by {signer.hex} ({whose}), head {last}"
+    )
+
+
+def _first_signer(path: Path) -> VerifyKey:
+    for event in read_ledger(path):
+        return VerifyKey.from_hex(event.signer)
+    raise LedgerError("the ledger has no events", where=str(path))
+
+
+Named = tuple[Path, str, Callable[[bytes], str], str]
+"""A file, the digest it must have, how to take it, and the event that says so."""
+
+
+def _run_files(folder: Path, event: Event) -> list[Named]:
+    body = _body(event)
+    where = f"event {event.sequence}, {event.kind}"
+    rounds = folder / "rounds" / str(body.get("round"))
+    if event.kind == "release_received":
+        return [(rounds / "releases" / f"{body['site']}.json", str(body["release"]), digest_bytes, where)]
+    if event.kind == "aggregate":
+        return [(rounds / "candidate.safetensors", str(body["candidate"]), adapter_digest, where)]
+    if event.kind == "run_end":
+        return [(folder / "adapter.safetensors", str(body["adapter"]), adapter_digest, where)]
+    if event.kind == "run_start":
+        return [(folder / "config.toml", str(body["settings"]), digest_bytes, where)]
+    return []
+
+
+def _site_files(folder: Path, event: Event) -> list[Named]:
+    if event.kind != "release":
+        return []
+    body = _body(event)
+    release = folder / "releases" / str(body["run"]) / str(body["round"])
+    where = f"event {event.sequence}, release"
+    return [
+        (release / "release.json", str(body["message"]), digest_bytes, where),
+        (release / "update.safetensors", str(body["update"]), digest_bytes, where),
+    ]
+
+
+def _check_file(path: Path, digest: str, take: Callable[[bytes], str], where: str) -> bool:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise LedgerError("a recorded file is missing", where=f"{path}, {where}") from error
+    if take(data) != digest:
+        raise LedgerError("a recorded file was changed", where=f"{path}, {where}")
+    return True
+
+
+def _body(event: Event) -> Mapping[str, Any]:
+    return event.body if isinstance(event.body, dict) else {}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
