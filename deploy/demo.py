@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import errno
 import shutil
 import signal
 import sys
@@ -50,6 +49,9 @@ __all__ = ["main"]
 NEEDED_BYTES = 200 << 20
 """Free space a run wants before it begins."""
 
+FULL_BYTES = 1 << 20
+"""A disk with less free space than this is full."""
+
 BANK_TIMEOUT_S = 900.0
 """How long a site may take to read its images and build its bank."""
 
@@ -75,13 +77,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         demo.ended("interrupted", "interrupted by the user")
         return _fail(f"interrupted ({demo.phase}){demo.whereabouts}", 130)
-    except BatError as error:
-        demo.ended("failed", str(error))
-        return _fail(f"{error}{demo.whereabouts}", 1)
-    except OSError as error:
-        reason = "no space left on the disk" if error.errno == errno.ENOSPC else f"{error.strerror}: {error.filename}"
+    except (BatError, OSError) as error:
+        reason = _reason(error, arguments.runs)
         demo.ended("failed", reason)
-        return _fail(f"{reason} ({demo.phase}){demo.whereabouts}", 1)
+        return _fail(f"{reason}{demo.whereabouts}", 1)
     return 0
 
 
@@ -106,6 +105,16 @@ def _parser() -> argparse.ArgumentParser:
 
 def _terminate(_number: int, _frame: FrameType | None) -> None:
     raise _Terminated
+
+
+def _reason(error: BatError | OSError, runs: Path) -> str:
+    """The error in one line. A component that dies of a full disk often cannot even write why, so we look ourselves."""
+    with contextlib.suppress(OSError):
+        if shutil.disk_usage(runs).free < FULL_BYTES:
+            return f"no space left on the disk of {runs.resolve()}"
+    if isinstance(error, OSError):
+        return f"{error.strerror or error}{f' ({error.filename})' if error.filename else ''}"
+    return str(error)
 
 
 def _fail(line: str, status: int) -> int:
@@ -155,7 +164,7 @@ class _Demo:
         suites = arguments.suites or prepared_suites(arguments.cells, arguments.cache, self._say)
         self._run.mkdir(parents=True)
         self._status = StatusFile(self._run)
-        with MemoryMeter() as memory, tempfile.TemporaryDirectory(prefix="bat-", dir="/tmp") as scratch:
+        with MemoryMeter() as memory, _scratch_folder() as scratch:
             self._enter("setting up the sites")
             shutil.copytree(suites, self._run / "suites")
             server = SigningKey.load_or_create(self._run / "server.key")
@@ -164,14 +173,14 @@ class _Demo:
                 own,
                 model=model,
                 server=server.public,
-                sockets=Path(scratch),
+                sockets=scratch,
                 states=arguments.states,
                 seed=arguments.seed,
             )
             settings = self._write_settings(sites, model)
-            with self._view(sites) as view, Supervisor(self._run / "logs", environment(Path(scratch))) as supervisor:
+            with self._view(sites) as view, Supervisor(self._run / "logs", _environment(scratch)) as supervisor:
                 watch = Watch(self._run, {site.name: site.config.progress_file for site in sites}, started)
-                self._federate(sites, settings, port, Path(scratch), supervisor, view, watch)
+                self._federate(sites, settings, port, scratch, supervisor, view, watch)
                 supervisor.stop()
                 self._enter("scoring the sealed suite")
                 self._follow(_server(supervisor, "sealed", self._run), supervisor, view, watch)
@@ -266,6 +275,19 @@ class _Demo:
 
     def _say(self, line: str) -> None:
         self._console.print(line, markup=False, soft_wrap=True)
+
+
+@contextlib.contextmanager
+def _scratch_folder() -> Iterator[Path]:
+    """A folder with a short path for sockets and all temporary files of the components, gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="bat-", dir="/tmp", ignore_cleanup_errors=True) as name:
+        # The sandbox runs under another user id and must be able to pass through.
+        Path(name).chmod(0o711)
+        yield Path(name)
+
+
+def _environment(scratch: Path) -> dict[str, str]:
+    return {**environment(scratch / "flwr"), "TMPDIR": str(scratch)}
 
 
 def _server(supervisor: Supervisor, command: str, *arguments: object) -> Component:

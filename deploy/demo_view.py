@@ -165,7 +165,13 @@ def _head(title: str, snapshot: Snapshot) -> Panel:
 
 
 def _sites_table(sites: Iterable[SiteProgress], run: RunRecord | None) -> Table:
-    table = Table(title="sites (read from each site's own files)", title_justify="left", box=SIMPLE_HEAD)
+    table = Table(
+        title="sites (read from each site's own files)",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,
+    )
     for name in ("site", "does", "round", "stage", "step", "reward"):
         table.add_column(name, justify="right" if name in ("round", "step") else "left", no_wrap=True)
     targets = {one.number: one.target.value for one in run.rounds} if run is not None else {}
@@ -178,7 +184,13 @@ def _sites_table(sites: Iterable[SiteProgress], run: RunRecord | None) -> Table:
 
 
 def _rounds_table(run: RunRecord) -> Table:
-    table = Table(title="held-out scores (gate suite, at the server)", title_justify="left", box=SIMPLE_HEAD)
+    table = Table(
+        title="held-out scores (gate suite, at the server)",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,
+    )
     for name in ("round", "stage", "overall", "task", "S1", "S2", "S3", "S4", "S5"):
         table.add_column(name, justify="left" if name == "stage" else "right", no_wrap=True)
     table.add_column("verdict")
