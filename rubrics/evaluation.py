@@ -64,7 +64,7 @@ def _ready(evidence: Evidence) -> Finding:
 
 
 def _few_failures(evidence: Evidence) -> Finding:
-    if facts.set_up(evidence) is None:
+    if not _method_obtained(evidence).value:
         return Finding(0.0, "nothing was set up")
     failures = sum(not receipt.succeeded for receipt in evidence.receipts)
     return answer(failures <= MAXIMUM_FAILURES, f"{failures} failed executions", f"{failures} failed executions")
