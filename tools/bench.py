@@ -1,7 +1,7 @@
 """Run the benchmarks and write their table: `python -m tools.bench [NAME]`.
 
 A benchmark is a program `tests/benchmarks/NAME.py` whose last line of output is one JSON object with the keys of
-`Result`. The last results of all are kept in `docs/benchmarks.json`; the table in `docs/benchmarks.md` is made from that.
+`Result`. The last results of all are kept in `docs/benchmarks.json`; `docs/benchmarks.md` is made from that.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Result:
         peer: the figure it is compared with, or `None`.
         ratio: ours over peer, or `None`.
         unit: of both figures.
-        goal: what must hold, in words.
+        goal: what must hold: a bound of the ratio, or words.
         holds: whether it does.
     """
 
@@ -49,7 +49,7 @@ class Result:
     peer: float | None
     ratio: float | None
     unit: str
-    goal: str
+    goal: float | str
     holds: bool
 
 
