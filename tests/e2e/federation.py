@@ -6,8 +6,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from deploy.local_federation import (
     wait_for_daemon,
 )
 from deploy.supervision import Supervisor
+from tests.e2e.tap import Tap
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,11 @@ class Federation:
         path.write_text(tomli_w.dumps(settings))
         return path
 
+    @property
+    def directory(self) -> Path:
+        """The run directory."""
+        return self.root / "runs" / "e2e"
+
     def run(self, settings: Path, timeout_s: float = 180) -> subprocess.CompletedProcess[str]:
         """`bat-server run` to its end."""
         command = [sys.executable, "-m", "server.cli", "run", str(settings), "--runs", str(self.root / "runs")]
@@ -97,48 +103,55 @@ def tiny_model(folder: Path, rank: int = 4) -> Path:
 
 @contextmanager
 def federation(
-    names: Sequence[str] = ("north", "south"), *, data: Path | None = None, proxies: dict[str, int] | None = None
+    names: Sequence[str] = ("north", "south"),
+    *,
+    data: Path | None = None,
+    states: int = 0,
+    model: Callable[[Path], object] = tiny_model,
+    taps: Mapping[str, Tap] | None = None,
 ) -> Iterator[Federation]:
     """Start everything, and end it again.
 
     Args:
         names: the sites.
-        data: image folder of the sites; they hold no bank when there is none.
-        proxies: site to the port its SuperNode takes for the SuperLink.
+        data: image folder of the sites.
+        states: size of each site's bank; 0 for none.
+        model: makes the base model's folder.
+        taps: site to what records its way to the SuperLink.
     """
-    root = Path(tempfile.mkdtemp(prefix="bat-"))
+    # A short path for the sockets, which the sandbox's user may pass through.
+    root = Path(tempfile.mkdtemp(prefix="bat-", dir="/tmp"))
+    root.chmod(0o711)
     port = free_port()
     server = SigningKey.load_or_create(root / "server.key")
-    tiny_model(root / "model")
-    (root / "data").mkdir()
+    model(root / "model")
     sites, files = {}, {}
     for name in names:
         files[name] = root / f"{name}.toml"
-        files[name].write_text(
-            tomli_w.dumps(
-                {
-                    "site": name,
-                    "data": str(data or root / "data"),
-                    "state": str(root / name),
-                    "model": str(root / "model"),
-                    "server": {"public_key": server.public.hex},
-                    "bank": {"states": 0},
-                }
-            )
-        )
+        settings = {
+            "site": name,
+            "data": str(data or root),
+            "state": str(root / name),
+            "model": str(root / "model"),
+            "server": {"public_key": server.public.hex},
+            "bank": {"states": states},
+        }
+        files[name].write_text(tomli_w.dumps(settings))
         sites[name] = load_site_config(files[name])
     keys = {name: SigningKey.load_or_create(site.key_file).public.hex for name, site in sites.items()}
     try:
-        with Supervisor(root / "logs", environment(root / "flwr")) as supervisor:
-            for name, site in sites.items():
-                start_daemon(supervisor, files[name], site)
+        with ExitStack() as stack:
+            supervisor = stack.enter_context(Supervisor(root / "logs", environment(root / "flwr")))
             start_superlink(supervisor, port)
             for name, site in sites.items():
+                start_daemon(supervisor, files[name], site)
+            for name, site in sites.items():
                 wait_for_daemon(supervisor, site)
+                tap = (taps or {}).get(name)
                 start_supernode(
                     supervisor,
                     name,
-                    superlink=(proxies or {}).get(name, port),
+                    superlink=stack.enter_context(tap.open(port)) if tap else port,
                     port=free_port(),
                     relay_socket=site.relay_socket,
                     programs=root / "programs",
