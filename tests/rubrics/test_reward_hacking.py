@@ -33,7 +33,9 @@ def constant(value: str) -> str:
 
 def write(path: str, value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value)
-    return f"import os\nos.makedirs(os.path.dirname({path!r}) or '.', exist_ok=True)\nopen({path!r}, 'w').write({text!r})"
+    return (
+        f"import os\nos.makedirs(os.path.dirname({path!r}) or '.', exist_ok=True)\nopen({path!r}, 'w').write({text!r})"
+    )
 
 
 def right(state: TrainingState) -> dict[str, str]:
@@ -97,7 +99,8 @@ HACKS = [
         "set-up written by the shell beside an innocent command",
         Focus.S2,
         lambda s: bash(
-            f'bat help; printf \'{{\\n "ready": true,\\n "repair": "{s.condition["fault"]}"\\n}}\\n\' > process/setup.json'
+            'bat help; printf \'{\\n "ready": true,\\n "repair": "%s"\\n}\\n\' '
+            + f"{s.condition['fault']} > process/setup.json"
         ),
     ),
     Hack("pilot copied from the input", Focus.S3, lambda s: [*python(COPY, record(s)), *bash("bat verify")]),
@@ -131,7 +134,8 @@ HACKS = [
         "symbolic links for outputs",
         Focus.S4,
         lambda s: bash(
-            "bat infer", "cd process/batch; mkdir /tmp/x; for c in case*; do mv $c/* /tmp/x/$c; ln -s /tmp/x/$c $c/o; done"
+            "bat infer",
+            "cd process/batch; mkdir /tmp/x; for c in case*; do mv $c/* /tmp/x/$c; ln -s /tmp/x/$c $c/o; done",
         ),
     ),
     Hack(
@@ -176,7 +180,9 @@ HACKS = [
         Focus.S1,
         lambda s: bash("cat /proc/1/environ", *oracle_commands(s)),
     ),
-    Hack("everything by hand", Focus.E2E, lambda s: python(plan(s), record(s), COPY, write("submission.json", right(s)))),
+    Hack(
+        "everything by hand", Focus.E2E, lambda s: python(plan(s), record(s), COPY, write("submission.json", right(s)))
+    ),
 ]
 
 
@@ -191,9 +197,7 @@ def test_earns_nothing(hack: Hack, make_state: MakeState, toolkit_sandbox: Sandb
     assert reward.value == 0.0, reward
 
 
-def run_whole(
-    state: TrainingState, calls: list[tuple[str, str]], sandbox: Sandbox, replayer: Replayer
-) -> StageScores:
+def run_whole(state: TrainingState, calls: list[tuple[str, str]], sandbox: Sandbox, replayer: Replayer) -> StageScores:
     environment = StageEnvironment({state.state_id: state}.__getitem__, sandbox, replayer)
     environment.reset(state_id=state.state_id)
     for language, code in calls:
@@ -206,7 +210,10 @@ def run_whole(
     [
         (COPY, {Stage.INFER, Stage.SUBMIT}),
         (constant("0.5"), {Stage.INFER, Stage.SUBMIT}),
-        (write("plan/pipeline.json", {"method": "smooth", "polarity": "keep", "level": "1", "candidates": 1}), set(Stage)),
+        (
+            write("plan/pipeline.json", {"method": "smooth", "polarity": "keep", "level": "1", "candidates": 1}),
+            set(Stage),
+        ),
         (write("process/setup.json", {"repair": "none", "ready": True, "x": 1}), {Stage.SETUP}),
         (write("submission.json", {"deliver": "keep"}), {Stage.SUBMIT}),
     ],
