@@ -27,7 +27,11 @@ POLL_S = 0.2
 
 
 def submit_and_follow(
-    run: Path, superlink: str, root_certificates: Path | None, report: Callable[[dict[str, Any]], None]
+    run: Path,
+    superlink: str,
+    root_certificates: Path | None,
+    report: Callable[[dict[str, Any]], None],
+    app: Path = FLOWER_APP,
 ) -> dict[str, Any]:
     """Run the federation of a prepared run directory.
 
@@ -36,6 +40,7 @@ def submit_and_follow(
         superlink: address of the SuperLink's Control API, `host:port`.
         root_certificates: PEM file for TLS; without it the connection is in the clear, for loopback only.
         report: called with `state.json` whenever it changed.
+        app: the Flower app to ship.
 
     Returns:
         The last state.
@@ -45,7 +50,7 @@ def submit_and_follow(
     """
     with tempfile.TemporaryDirectory(prefix="bat-flwr-") as home:
         _write_connection(Path(home), superlink, root_certificates)
-        run_id = _submit(Path(home), run)
+        run_id = _submit(Path(home), run, app)
         try:
             return _follow(run, report)
         except KeyboardInterrupt:
@@ -62,9 +67,9 @@ def _write_connection(home: Path, superlink: str, root_certificates: Path | None
     (home / "config.toml").write_text(f"[superlink.bat]\naddress = {json.dumps(superlink)}\n{security}\n")
 
 
-def _submit(home: Path, run: Path) -> str:
+def _submit(home: Path, run: Path, app: Path) -> str:
     setting = f"directory={json.dumps(str(run.resolve()))}"
-    done = _flwr(home, "run", str(FLOWER_APP), "bat", "-c", setting, "--format", "json")
+    done = _flwr(home, "run", str(app), "bat", "-c", setting, "--format", "json")
     try:
         answer = json.loads(done.stdout)
         if answer["success"]:

@@ -4,52 +4,55 @@
 # source: client/proto/relay.proto
 # Protobuf Python Version: 6.33.5
 """Generated protocol buffer code."""
-
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pool as _descriptor_pool
 from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-
 _runtime_version.ValidateProtobufRuntimeVersion(
-    _runtime_version.Domain.PUBLIC, 6, 33, 5, "", "client/proto/relay.proto"
+    _runtime_version.Domain.PUBLIC,
+    6,
+    33,
+    5,
+    '',
+    'client/proto/relay.proto'
 )
 # @@protoc_insertion_point(imports)
 
 _sym_db = _symbol_database.Default()
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n\x18\x63lient/proto/relay.proto\x12\x0b\x62\x61t.site.v1"\x11\n\x0f\x44\x65scribeRequest"$\n\rDescribeReply\x12\x13\n\x0b\x64\x65scription\x18\x01 \x01(\x0c"?\n\nTrainChunk\x12\x16\n\x0cprescription\x18\x01 \x01(\x0cH\x00\x12\x11\n\x07\x61\x64\x61pter\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part"]\n\nRoundEvent\x12\x0f\n\x05state\x18\x01 \x01(\tH\x00\x12\x11\n\x07release\x18\x02 \x01(\x0cH\x00\x12\x10\n\x06update\x18\x03 \x01(\x0cH\x00\x12\x11\n\x07refusal\x18\x04 \x01(\x0cH\x00\x42\x06\n\x04part"&\n\x08RoundKey\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\r\n\x05round\x18\x02 \x01(\r" \n\x0b\x43\x61ncelReply\x12\x11\n\tcancelled\x18\x01 \x01(\x08"\x0f\n\rStatusRequest"\x1b\n\x0bStatusReply\x12\x0c\n\x04json\x18\x01 \x01(\t"\x11\n\x0fShutdownRequest"\x0f\n\rShutdownReply2\x84\x02\n\x05Relay\x12\x44\n\x08\x44\x65scribe\x12\x1c.bat.site.v1.DescribeRequest\x1a\x1a.bat.site.v1.DescribeReply\x12=\n\x05Train\x12\x17.bat.site.v1.TrainChunk\x1a\x17.bat.site.v1.RoundEvent(\x01\x30\x01\x12\x39\n\x06\x43\x61ncel\x12\x15.bat.site.v1.RoundKey\x1a\x18.bat.site.v1.CancelReply\x12;\n\x07Release\x12\x15.bat.site.v1.RoundKey\x1a\x17.bat.site.v1.RoundEvent0\x01\x32\x8d\x01\n\x05\x41\x64min\x12>\n\x06Status\x12\x1a.bat.site.v1.StatusRequest\x1a\x18.bat.site.v1.StatusReply\x12\x44\n\x08Shutdown\x12\x1c.bat.site.v1.ShutdownRequest\x1a\x1a.bat.site.v1.ShutdownReplyb\x06proto3'
-)
+
+
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x63lient/proto/relay.proto\x12\x0b\x62\x61t.site.v1\"\x11\n\x0f\x44\x65scribeRequest\"$\n\rDescribeReply\x12\x13\n\x0b\x64\x65scription\x18\x01 \x01(\x0c\"?\n\nTrainChunk\x12\x16\n\x0cprescription\x18\x01 \x01(\x0cH\x00\x12\x11\n\x07\x61\x64\x61pter\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"]\n\nRoundEvent\x12\x0f\n\x05state\x18\x01 \x01(\tH\x00\x12\x11\n\x07release\x18\x02 \x01(\x0cH\x00\x12\x10\n\x06update\x18\x03 \x01(\x0cH\x00\x12\x11\n\x07refusal\x18\x04 \x01(\x0cH\x00\x42\x06\n\x04part\"&\n\x08RoundKey\x12\x0b\n\x03run\x18\x01 \x01(\t\x12\r\n\x05round\x18\x02 \x01(\r\" \n\x0b\x43\x61ncelReply\x12\x11\n\tcancelled\x18\x01 \x01(\x08\"\x0f\n\rStatusRequest\"\x1b\n\x0bStatusReply\x12\x0c\n\x04json\x18\x01 \x01(\t\"\x11\n\x0fShutdownRequest\"\x0f\n\rShutdownReply2\x84\x02\n\x05Relay\x12\x44\n\x08\x44\x65scribe\x12\x1c.bat.site.v1.DescribeRequest\x1a\x1a.bat.site.v1.DescribeReply\x12=\n\x05Train\x12\x17.bat.site.v1.TrainChunk\x1a\x17.bat.site.v1.RoundEvent(\x01\x30\x01\x12\x39\n\x06\x43\x61ncel\x12\x15.bat.site.v1.RoundKey\x1a\x18.bat.site.v1.CancelReply\x12;\n\x07Release\x12\x15.bat.site.v1.RoundKey\x1a\x17.bat.site.v1.RoundEvent0\x01\x32\x8d\x01\n\x05\x41\x64min\x12>\n\x06Status\x12\x1a.bat.site.v1.StatusRequest\x1a\x18.bat.site.v1.StatusReply\x12\x44\n\x08Shutdown\x12\x1c.bat.site.v1.ShutdownRequest\x1a\x1a.bat.site.v1.ShutdownReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
-_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "client.proto.relay_pb2", _globals)
+_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'client.proto.relay_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-    DESCRIPTOR._loaded_options = None
-    _globals["_DESCRIBEREQUEST"]._serialized_start = 41
-    _globals["_DESCRIBEREQUEST"]._serialized_end = 58
-    _globals["_DESCRIBEREPLY"]._serialized_start = 60
-    _globals["_DESCRIBEREPLY"]._serialized_end = 96
-    _globals["_TRAINCHUNK"]._serialized_start = 98
-    _globals["_TRAINCHUNK"]._serialized_end = 161
-    _globals["_ROUNDEVENT"]._serialized_start = 163
-    _globals["_ROUNDEVENT"]._serialized_end = 256
-    _globals["_ROUNDKEY"]._serialized_start = 258
-    _globals["_ROUNDKEY"]._serialized_end = 296
-    _globals["_CANCELREPLY"]._serialized_start = 298
-    _globals["_CANCELREPLY"]._serialized_end = 330
-    _globals["_STATUSREQUEST"]._serialized_start = 332
-    _globals["_STATUSREQUEST"]._serialized_end = 347
-    _globals["_STATUSREPLY"]._serialized_start = 349
-    _globals["_STATUSREPLY"]._serialized_end = 376
-    _globals["_SHUTDOWNREQUEST"]._serialized_start = 378
-    _globals["_SHUTDOWNREQUEST"]._serialized_end = 395
-    _globals["_SHUTDOWNREPLY"]._serialized_start = 397
-    _globals["_SHUTDOWNREPLY"]._serialized_end = 412
-    _globals["_RELAY"]._serialized_start = 415
-    _globals["_RELAY"]._serialized_end = 675
-    _globals["_ADMIN"]._serialized_start = 678
-    _globals["_ADMIN"]._serialized_end = 819
+  DESCRIPTOR._loaded_options = None
+  _globals['_DESCRIBEREQUEST']._serialized_start=41
+  _globals['_DESCRIBEREQUEST']._serialized_end=58
+  _globals['_DESCRIBEREPLY']._serialized_start=60
+  _globals['_DESCRIBEREPLY']._serialized_end=96
+  _globals['_TRAINCHUNK']._serialized_start=98
+  _globals['_TRAINCHUNK']._serialized_end=161
+  _globals['_ROUNDEVENT']._serialized_start=163
+  _globals['_ROUNDEVENT']._serialized_end=256
+  _globals['_ROUNDKEY']._serialized_start=258
+  _globals['_ROUNDKEY']._serialized_end=296
+  _globals['_CANCELREPLY']._serialized_start=298
+  _globals['_CANCELREPLY']._serialized_end=330
+  _globals['_STATUSREQUEST']._serialized_start=332
+  _globals['_STATUSREQUEST']._serialized_end=347
+  _globals['_STATUSREPLY']._serialized_start=349
+  _globals['_STATUSREPLY']._serialized_end=376
+  _globals['_SHUTDOWNREQUEST']._serialized_start=378
+  _globals['_SHUTDOWNREQUEST']._serialized_end=395
+  _globals['_SHUTDOWNREPLY']._serialized_start=397
+  _globals['_SHUTDOWNREPLY']._serialized_end=412
+  _globals['_RELAY']._serialized_start=415
+  _globals['_RELAY']._serialized_end=675
+  _globals['_ADMIN']._serialized_start=678
+  _globals['_ADMIN']._serialized_end=819
 # @@protoc_insertion_point(module_scope)

@@ -1,0 +1,137 @@
+"""The sockets, for real: what a caller of the relay socket can do, and what it cannot."""
+
+from __future__ import annotations
+
+import json
+import stat
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from client.proto import relay_pb2 as pb
+from client.proto.service import CHUNK_BYTES, AdminStub, RelayStub, add_admin, add_relay, chunks
+from client.services import AdminService, RelayService, socket_server
+from common.errors import ConfigurationError
+from common.messages import Refusal, RefusalCode, Release, SiteDescription, sign_message, verify_message
+from common.stages import Track
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="bat-", dir="/tmp") as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def relay(site, folder: Path) -> Iterator[RelayStub]:
+    description = SiteDescription(
+        site="north", public_key=site.key.public.hex, base_model=site.model.digest, tracks=tuple(Track), software="test"
+    )
+    service = RelayService(lambda: description, site.desk, site.airlock, 10_000)
+    server = socket_server(folder / "relay.sock", 0o600, lambda server: add_relay(server, service))
+    with grpc.insecure_channel(f"unix:{folder / 'relay.sock'}") as channel:
+        yield RelayStub(channel)
+    site.desk.stop(5.0)
+    server.stop(None).wait()
+
+
+def request(signed: bytes, adapter: bytes) -> Iterator[pb.TrainChunk]:
+    yield pb.TrainChunk(prescription=signed)
+    yield from (pb.TrainChunk(adapter=adapter[start : start + 100]) for start in range(0, len(adapter), 100))
+
+
+def gather(events) -> dict[str, bytes]:
+    parts: dict[str, bytes] = {"release": b"", "update": b"", "refusal": b""}
+    for event in events:
+        part = event.WhichOneof("part")
+        if part != "state":
+            parts[part] += getattr(event, part)
+    return parts
+
+
+def test_a_round_over_the_socket_and_its_release_again(site, relay: RelayStub) -> None:
+    signed = sign_message(site.prescription(), site.server)
+    parts = gather(relay.train(request(signed, site.model.initial_adapter)))
+    assert verify_message(parts["release"], Release, site.key.public).update_bytes == len(parts["update"])
+    assert gather(relay.release(pb.RoundKey(run="demo", round=1))) == parts
+    assert gather(relay.train(request(signed, site.model.initial_adapter))) == parts
+
+
+def test_only_a_state_name_is_seen_while_a_round_is_under_way(site, relay: RelayStub) -> None:
+    site.learner.held = threading.Event()
+    signed = sign_message(site.prescription(), site.server)
+    events = iter(relay.train(request(signed, site.model.initial_adapter)))
+    first = next(events)
+    assert first.state in ("accepted", "training")
+    assert set(first.DESCRIPTOR.fields_by_name) == {"state", "release", "update", "refusal"}
+    assert relay.cancel(pb.RoundKey(run="demo", round=1)).cancelled
+    refusal = verify_message(gather(events)["refusal"], Refusal, site.key.public)
+    assert refusal.code is RefusalCode.CANCELLED
+
+
+def test_a_dropped_caller_does_not_stop_the_round(site, relay: RelayStub) -> None:
+    site.learner.held = threading.Event()
+    signed = sign_message(site.prescription(), site.server)
+    call = relay.train(request(signed, site.model.initial_adapter))
+    next(iter(call))
+    call.cancel()
+    site.learner.held.set()
+    assert site.desk.job.wait(5.0) is not None
+    assert gather(relay.release(pb.RoundKey(run="demo", round=1)))["release"]
+
+
+def test_a_flood_is_cut_off(site, relay: RelayStub) -> None:
+    flood = (pb.TrainChunk(adapter=bytes(CHUNK_BYTES)) for _ in range(64))
+    with pytest.raises(grpc.RpcError) as raised:
+        gather(relay.train(flood))
+    assert raised.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert site.desk.job is None
+
+
+def test_the_relay_socket_offers_nothing_of_the_admin_service(relay: RelayStub, folder: Path) -> None:
+    with grpc.insecure_channel(f"unix:{folder / 'relay.sock'}") as channel, pytest.raises(grpc.RpcError) as raised:
+        AdminStub(channel).shutdown(pb.ShutdownRequest())
+    assert raised.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_the_description_is_signed_and_constant(site, relay: RelayStub) -> None:
+    one, two = (relay.describe(pb.DescribeRequest()).description for _ in range(2))
+    assert one == two
+    assert verify_message(one, SiteDescription, site.key.public).site == "north"
+
+
+def test_a_round_that_was_never_answered_has_no_release(relay: RelayStub) -> None:
+    with pytest.raises(grpc.RpcError) as raised:
+        gather(relay.release(pb.RoundKey(run="../../etc", round=1)))
+    assert raised.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+def test_rights_of_the_sockets_and_a_stale_one(folder: Path) -> None:
+    path = folder / "admin.sock"
+    path.write_text("left by a crash")
+    stopped = threading.Event()
+    service = AdminService(lambda: {"state": "idle"}, stopped.set)
+    server = socket_server(path, 0o660, lambda server: add_admin(server, service))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o660
+    with grpc.insecure_channel(f"unix:{path}") as channel:
+        assert json.loads(AdminStub(channel).status(pb.StatusRequest()).json) == {"state": "idle"}
+        AdminStub(channel).shutdown(pb.ShutdownRequest())
+    assert stopped.is_set()
+    server.stop(None).wait()
+
+
+def test_a_socket_in_a_missing_folder_is_one_clear_error(folder: Path) -> None:
+    with pytest.raises(ConfigurationError, match="cannot make the socket"):
+        socket_server(folder / "none" / "relay.sock", 0o600, lambda server: None)
+
+
+def test_chunks_put_together_are_the_whole() -> None:
+    data = bytes(range(256)) * 9_000
+    pieces = list(chunks(data))
+    assert b"".join(pieces) == data
+    assert max(map(len, pieces)) == CHUNK_BYTES
+    assert list(chunks(b"")) == []
