@@ -86,9 +86,10 @@ class SiteDaemon:
 
     def run(self) -> None:
         """Serve until asked to stop; call it from the main thread."""
+        self._learner.open(self._progress)
+        # Not before: a bank whose making is interrupted is made anew, so until here a signal may simply end us.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
-        self._learner.open(self._progress)
         servers = self._serve()
         self._ledger.append("daemon_started", {"software": _software()})
         self._progress({"state": "ready"})

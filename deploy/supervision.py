@@ -26,6 +26,9 @@ PR_SET_CHILD_SUBREAPER = 36
 GRACE_S = 8.0
 """Seconds a component has to end by itself before it is killed."""
 
+LEFTOVER_S = 1.0
+"""Seconds that descendants have after their component has ended."""
+
 GUARDIAN = """
 import os, signal, sys
 groups = [int(line) for line in sys.stdin]
@@ -168,7 +171,7 @@ def _end(components: Sequence[Component]) -> None:
     for component in components:
         with contextlib.suppress(subprocess.TimeoutExpired):
             component.process.wait(max(0.0, deadline - time.monotonic()))
-    _, alive = psutil.wait_procs(family, timeout=max(0.2, deadline - time.monotonic()))
+    _, alive = psutil.wait_procs(family, timeout=LEFTOVER_S)
     for process in alive:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()

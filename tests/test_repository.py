@@ -4,6 +4,7 @@ import importlib.metadata
 import re
 import stat
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -59,7 +60,8 @@ def test_ci_runs_check_and_test_and_stops_at_the_first_failure() -> None:
 
 def test_console_scripts_describe_themselves() -> None:
     for name in PROJECT["project"]["scripts"]:
-        done = subprocess.run([name, "--help"], capture_output=True, text=True, timeout=60)
+        program = Path(sys.executable).parent / name
+        done = subprocess.run([str(program), "--help"], capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, name
         assert done.stdout.startswith(f"usage: {name} "), name
 

@@ -27,5 +27,5 @@ if ! "$venv/bin/python" -c 'import pip' >/dev/null 2>&1; then
     "$python" -m venv --clear "$venv" || fail "could not make $venv (see above)"
 fi
 echo "setup: installing the pinned packages (a few minutes the first time)"
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' ||
+"$venv/bin/python" -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev]' ||
     fail "pip could not install the pinned packages (see above). Run the same command again to continue."
