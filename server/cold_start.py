@@ -41,10 +41,15 @@ _IGNORED = -100
 
 
 class Shown(Protocol):
-    """A demonstration: the prompt, and the commands with what they printed."""
+    """A demonstration."""
 
-    prompt: str
-    steps: Sequence[tuple[str, str]]
+    @property
+    def prompt(self) -> str:
+        """The user message."""
+
+    @property
+    def steps(self) -> Sequence[tuple[str, str]]:
+        """Commands, each with what it printed."""
 
 
 @dataclass(frozen=True)

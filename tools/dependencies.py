@@ -24,16 +24,15 @@ packages need in turn is pinned in [constraints.txt](../constraints.txt). The pr
 
 def licence(name: str) -> str:
     """What a package says of its licence: its SPDX expression, its classifiers, or the first line of its field."""
-    metadata = importlib.metadata.metadata(name)
-    expression: str | None = metadata.get("License-Expression")
-    if expression:
-        return expression
-    classifiers = [text.rsplit(" :: ", 1)[-1] for text in metadata.get_all("Classifier") or [] if "License ::" in text]
+    metadata = importlib.metadata.metadata(name).json
+    if "license_expression" in metadata:
+        return str(metadata["license_expression"])
+    classifiers = [text.rsplit(" :: ", 1)[-1] for text in metadata.get("classifier", []) if "License ::" in text]
     named = [text for text in classifiers if "pproved" not in text]
     if named:
         return ", ".join(named)
-    field: str = metadata.get("License") or ""
-    return field.strip().splitlines()[0] if field.strip() else "see the package"
+    field = str(metadata.get("license", "")).strip()
+    return field.splitlines()[0] if field else "see the package"
 
 
 def main() -> int:
