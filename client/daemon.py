@@ -33,8 +33,8 @@ from common.signing import SigningKey, VerifyKey
 
 __all__ = ["SiteDaemon", "prepare_state_folder"]
 
-STOP_TIMEOUT_S = 20.0
-"""How long a round under way gets to reach its next step and stop."""
+STOP_TIMEOUT_S = 5.0
+"""How long a round under way gets to notice that it was cancelled; it looks before every forward pass."""
 
 
 def prepare_state_folder(config: SiteConfig) -> None:
@@ -86,7 +86,11 @@ class SiteDaemon:
 
     def run(self) -> None:
         """Serve until asked to stop; call it from the main thread."""
-        self._learner.open(self._progress)
+        try:
+            self._learner.open(self._progress)
+        except BaseException:
+            self._learner.close()
+            raise
         # Not before: a bank whose making is interrupted is made anew, so until here a signal may simply end us.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)

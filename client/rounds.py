@@ -17,7 +17,7 @@ from client.learner import Learner
 from client.site_policy import SitePolicy, check_policy
 from common.adapter import Adapter, decode_adapter, difference, encode_adapter
 from common.canonical import Json, digest_bytes
-from common.errors import AdapterError, BatError, PolicyRefusal, SigningError
+from common.errors import AdapterError, BatError, LedgerError, PolicyRefusal, SigningError
 from common.ledger import Ledger
 from common.messages import (
     Prescription,
@@ -226,13 +226,20 @@ class RoundDesk:
             outcome = self._released(job, difference(trained, start))
             state = "released"
         except Exception as error:
-            code = _code(job, error)
-            reason = str(error) if isinstance(error, BatError) else f"{type(error).__name__}: {error}"
-            self._ledger.append("round_failed", {**named, "code": code, "reason": reason[:500]})
-            outcome = self.refusal(code, prescription)
-            state = "failed"
+            state, outcome = "failed", self._failed(job, error)
         self._progress({**named, "state": state})
         job.move(state, outcome)
+
+    def _failed(self, job: RoundJob, error: Exception) -> Outgoing:
+        code = _code(job, error)
+        reason = str(error) if isinstance(error, BatError) else f"{type(error).__name__}: {error}"
+        named: dict[str, Json] = {"run": job.prescription.run, "round": job.prescription.round}
+        try:
+            self._ledger.append("round_failed", {**named, "code": code, "reason": reason[:500]})
+            return self.refusal(code, job.prescription)
+        except LedgerError:
+            # What cannot be recorded cannot leave: the caller gets an empty answer.
+            return Outgoing(b"")
 
     def _released(self, job: RoundJob, change: Adapter) -> Outgoing:
         update = encode_adapter(change)

@@ -6,6 +6,7 @@ first bad line. A truncation at the end is found against a checkpoint: the head 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -89,7 +90,7 @@ class Ledger:
         self.path = path
         self._key = key
         self._lock = threading.Lock()
-        self._stream = path.open("a+b")
+        self._stream = path.open("a+b", buffering=0)
         try:
             fcntl.flock(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -101,22 +102,37 @@ class Ledger:
 
     def _drop_unfinished_line(self) -> None:
         self._stream.seek(0)
-        data = self._stream.read()
+        data = self._stream.readall()
         if data and not data.endswith(b"\n"):
             self._stream.truncate(data.rfind(b"\n") + 1)
 
     def append(self, kind: str, body: Json) -> Event:
-        """Sign and write one event; it is on disk (fsync) when this returns."""
+        """Sign and write one event; it is on disk (fsync) when this returns.
+
+        Raises:
+            LedgerError: it cannot be written; the ledger is as it was before.
+        """
         with self._lock:
             unsigned = Event(self._sequence, round(time.time(), 3), kind, body, self.head, self._key.public.hex, "")
             event = Event(**{**unsigned.__dict__, "signature": self._key.sign_json(unsigned.signed_part())})
             line = json.dumps(event.to_json(), sort_keys=True, ensure_ascii=False, allow_nan=False)
-            self._stream.write(line.encode() + b"\n")
-            self._stream.flush()
-            os.fsync(self._stream.fileno())
+            self._write(line.encode() + b"\n")
             self._sequence += 1
             self.head = event.digest
         return event
+
+    def _write(self, line: bytes) -> None:
+        size = os.fstat(self._stream.fileno()).st_size
+        try:
+            if self._stream.write(line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(self._stream.fileno())
+        except OSError as error:
+            # Half a line would spoil every line after it.
+            self._stream.truncate(size)
+            raise LedgerError(
+                f"cannot write the ledger: {error.strerror}", where=str(self.path), remedy="Free disk space."
+            ) from error
 
     def close(self) -> None:
         """Release the file."""

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from common.base_model import read_base_model
 from common.signing import SigningKey
-from server.config import load_federation_config
+from server.config import FederationConfig, load_federation_config
 from server.round_loop import RoundLoop
 from server.run_directory import RunDirectory
 from server.transport import FlowerTransport
+
+if TYPE_CHECKING:
+    from server.gate_evaluator import GateEvaluator
 
 __all__ = ["app"]
 
@@ -26,15 +30,25 @@ def main(grid: Grid, context: Context) -> None:
     config = load_federation_config(path / "config.toml")
     key = SigningKey.load(config.signing_key)
     directory = RunDirectory(path, key)
-    evaluator = None
+    evaluator: GateEvaluator | None = None
     try:
-        model = read_base_model(config.model)
-        if config.evaluation.enabled:
-            from server.gate_evaluator import GateEvaluator
-
-            evaluator = GateEvaluator(config, path, key)
+        try:
+            model = read_base_model(config.model)
+            evaluator = _evaluator(config, path, key) if config.evaluation.enabled else None
+        except Exception as error:
+            directory.checkpoint(
+                {"run": config.run, "rounds": config.rounds, "step": "failed", "reason": str(error)[:500]}
+            )
+            raise
         RoundLoop(config, directory, FlowerTransport(grid), key, model, evaluator).run()
     finally:
         if evaluator is not None:
             evaluator.close()
         directory.close()
+
+
+def _evaluator(config: FederationConfig, path: Path, key: SigningKey) -> GateEvaluator:
+    """Loads torch, so only where there is something to evaluate."""
+    from server.gate_evaluator import GateEvaluator
+
+    return GateEvaluator(config, path, key)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -92,3 +94,24 @@ def test_only_one_writer_at_a_time(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="another process"):
         Ledger(tmp_path / "l.jsonl", KEY)
     ledger.close()
+
+
+def test_a_full_disk_is_one_error_and_leaves_the_ledger_as_it_was(tmp_path: Path) -> None:
+    """In a process of its own, whose files may not grow beyond a limit."""
+    code = (
+        "import resource, sys; from pathlib import Path; from common.ledger import Ledger;"
+        "from common.signing import SigningKey; from common.errors import LedgerError;"
+        "path = Path(sys.argv[1]); key = SigningKey.load_or_create(path.with_name('key')); ledger = Ledger(path, key);"
+        "ledger.append('first', {}); size = path.stat().st_size;"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100, size + 100))\n"
+        "try: ledger.append('second', {'long': 'x' * 500}); sys.exit('written')\n"
+        "except LedgerError as error: print(error)\n"
+        "assert path.stat().st_size == size\n"
+    )
+    path = tmp_path / "ledger.jsonl"
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "cannot write the ledger" in done.stdout
+    key = SigningKey.load(tmp_path / "key")
+    Ledger(path, key).append("third", {})
+    assert [event.kind for event in verify_ledger(path, key.public)] == ["first", "third"]
