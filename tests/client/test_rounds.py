@@ -12,7 +12,7 @@ from client.airlock import Outgoing
 from client.rounds import RoundJob
 from common.adapter import RawTensor, decode_adapter, encode_adapter
 from common.canonical import digest_bytes
-from common.errors import DataError
+from common.errors import DataError, LedgerError
 from common.messages import Refusal, RefusalCode, Release, message_digest, verify_message
 from common.signing import SigningKey
 from common.stages import Stage, Track
@@ -152,3 +152,15 @@ def test_the_ledger_knows_of_a_release_before_anyone_else_does(site) -> None:
     site.airlock.release = watched
     outgoing = site.outcome(site.prescription())
     assert kinds_at_release == [[digest_bytes(outgoing.update)]]
+
+
+def test_what_cannot_be_recorded_does_not_leave(site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(kind: str, body: object) -> None:
+        raise LedgerError("cannot write the ledger: No space left on device")
+
+    site.learner.held = threading.Event()
+    job = site.begin(site.prescription())
+    monkeypatch.setattr(site.ledger, "append", full)
+    site.learner.held.set()
+    assert job.wait(5.0) == Outgoing(b"")
+    assert site.airlock.again("demo", 1) is None
