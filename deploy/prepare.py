@@ -22,7 +22,7 @@ import common
 from common.canonical import Json, digest_file, digest_json
 from common.errors import BatError, ConfigurationError
 
-__all__ = ["DEFAULT_CACHE", "main", "prepared_policy", "prepared_suites"]
+__all__ = ["DEFAULT_CACHE", "main", "make_once", "prepared_policy", "prepared_suites"]
 
 DEFAULT_CACHE = Path(".cache")
 
@@ -36,6 +36,8 @@ SUITE_SOURCES = ("rubrics", "stage_bank", "server/heldout.py", "server/heldout_e
 
 POLICY_LIBRARIES = ("numpy", "scipy", "scikit-image", "tokenizers", "torch", "transformers")
 SUITE_LIBRARIES = ("numpy", "scipy", "scikit-image")
+
+BAT_SERVER = (sys.executable, "-m", "server.cli")
 
 Say = Callable[[str], None]
 """Takes a line for the person who waits."""
@@ -51,7 +53,8 @@ def prepared_policy(cache: Path = DEFAULT_CACHE, say: Say = print) -> Path:
     Raises:
         ConfigurationError: the cold start failed, or the cache cannot be written.
     """
-    return _prepared(cache / "policy", _digest(POLICY_SOURCES, POLICY_LIBRARIES), "cold-start", (), say)
+    digest = _digest(POLICY_SOURCES, POLICY_LIBRARIES)
+    return make_once(cache / "policy", digest, [*BAT_SERVER, "cold-start"], say)
 
 
 def prepared_suites(cells_per_track: int, cache: Path = DEFAULT_CACHE, say: Say = print) -> Path:
@@ -66,7 +69,47 @@ def prepared_suites(cells_per_track: int, cache: Path = DEFAULT_CACHE, say: Say 
         ConfigurationError: the suites could not be built, or the cache cannot be written.
     """
     options = ("--seed", str(SUITE_SEED), "--cells", str(cells_per_track))
-    return _prepared(cache / "suites", _digest(SUITE_SOURCES, SUITE_LIBRARIES, list(options)), "suites", options, say)
+    digest = _digest(SUITE_SOURCES, SUITE_LIBRARIES, list(options))
+    return make_once(cache / "suites", digest, [*BAT_SERVER, "suites", *options], say)
+
+
+def make_once(cache: Path, digest: str, command: Sequence[str], say: Say) -> Path:
+    """The folder for a digest, made by a command when it is not in the cache.
+
+    Args:
+        cache: folder that holds one folder a digest.
+        digest: of everything the command's outcome depends on, 64 hex digits.
+        command: program and arguments; `--out FOLDER` is added. What it prints is shown only when it fails.
+        say: told when there is something to wait for.
+
+    Raises:
+        ConfigurationError: the command failed, or the cache cannot be written.
+    """
+    folder = cache.resolve() / digest[:16]
+    if folder.is_dir():
+        return folder
+    say(f"making {folder}: once, a few minutes")
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix="making-", dir=cache))
+    except OSError as error:
+        raise ConfigurationError(f"cannot write the cache: {error.strerror}", where=str(cache)) from error
+    try:
+        made = scratch / "made"
+        done = subprocess.run(
+            [*command, "--out", str(made)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        if done.returncode != 0:
+            said = done.stdout.decode(errors="replace").strip().splitlines()
+            raise ConfigurationError(f"could not make {folder.parent.name}: {said[-1] if said else 'no reason given'}")
+        # The rename is atomic: a thing is in the cache whole or not at all, also with two makers at once.
+        with contextlib.suppress(OSError):
+            os.replace(made, folder)
+        if not folder.is_dir():
+            raise ConfigurationError("cannot write the cache", where=str(folder))
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return folder
 
 
 def _digest(sources: Sequence[str], libraries: Sequence[str], options: Json = None) -> str:
@@ -83,33 +126,6 @@ def _digest(sources: Sequence[str], libraries: Sequence[str], options: Json = No
 
 def _files(path: Path) -> Iterator[Path]:
     yield from [path] if path.is_file() else sorted(path.rglob("*.py"))
-
-
-def _prepared(cache: Path, digest: str, command: str, options: Sequence[str], say: Say) -> Path:
-    folder = cache.resolve() / digest[:16]
-    if folder.is_dir():
-        return folder
-    say(f"bat-server {command}: once, a few minutes (kept in {folder})")
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix="making-", dir=cache))
-    except OSError as error:
-        raise ConfigurationError(f"cannot write the cache: {error.strerror}", where=str(cache)) from error
-    try:
-        made = scratch / "made"
-        line = [sys.executable, "-m", "server.cli", command, "--out", str(made), *options]
-        done = subprocess.run(line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        if done.returncode != 0:
-            said = done.stdout.decode(errors="replace").strip().splitlines()
-            raise ConfigurationError(f"bat-server {command} failed: {said[-1] if said else 'it said nothing'}")
-        # The rename is atomic: a thing is in the cache whole or not at all, also with two makers at once.
-        with contextlib.suppress(OSError):
-            os.replace(made, folder)
-        if not folder.is_dir():
-            raise ConfigurationError("cannot write the cache", where=str(folder))
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-    return folder
 
 
 def main() -> int:
