@@ -87,7 +87,8 @@ def _figure(value: float | None) -> str:
 
 def _run(program: Path) -> Result:
     print(f"== {program.stem}", flush=True)
-    process = subprocess.Popen([sys.executable, str(program)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    module = ".".join(program.relative_to(ROOT).with_suffix("").parts)
+    process = subprocess.Popen([sys.executable, "-m", module], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     output = []
     assert process.stdout is not None
     for line in process.stdout:
