@@ -92,7 +92,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _say(state: dict[str, Any]) -> None:
-    if state:
+    if state.get("step") in ("complete", "failed"):
+        print(f"run {state['step']}", flush=True)
+    elif state:
         stage = f", target {state['target_stage']}" if state.get("target_stage") else ""
         print(f"round {state.get('round', '-')} of {state['rounds']}: {state['step']}{stage}", flush=True)
 

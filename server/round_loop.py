@@ -6,6 +6,7 @@ without enough valid releases is held: the standing adapter stays, and the loop 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import time
@@ -125,11 +126,11 @@ class RoundLoop:
             target, reason = self._cold_start()
             for number in range(1, config.rounds + 1):
                 target, reason = self._round(number, target, reason)
-        except BatError as error:
-            self._end("failed", str(error))
-            raise
         except BaseException as error:
-            self._end("failed", f"{type(error).__name__}: {error}")
+            reason = str(error) if isinstance(error, BatError) else f"{type(error).__name__}: {error}"
+            # On a full disk not even this can be written; the error itself matters more.
+            with contextlib.suppress(BatError, OSError):
+                self._end("failed", reason)
             raise
         self._end("complete", "")
 
@@ -244,7 +245,9 @@ class RoundLoop:
             self._transport.enrol(self._keys, REJOIN_TIMEOUT_S)
         used: dict[str, Verdict] = {}
         absent: dict[str, str] = {}
+        self._lost = False
         for site, reply in self._transport.exchange(signed, self._standing.data, self._config.round_timeout_s):
+            self._lost |= bool(reply.fault)
             verdict = verify_reply(
                 reply, prescriptions[site], self._keys[site], self._model.spec, self._config.max_update_norm
             )
@@ -254,7 +257,6 @@ class RoundLoop:
             else:
                 used[site] = verdict
                 self._keep(number, site, reply, verdict)
-        self._lost = any(why.startswith(("Flower", "relay", "no")) for why in absent.values())
         self._step(number, "collected")
         return Collected(used, absent)
 

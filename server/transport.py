@@ -93,7 +93,8 @@ class FlowerTransport:
         while pending and time.monotonic() < deadline:
             for message in self._grid.pull_messages(list(pending)):
                 yield pending.pop(message.metadata.reply_to_message_id), _reply(message)
-            time.sleep(POLL_S)
+            if pending:
+                time.sleep(POLL_S)
         for site in pending.values():
             yield site, Reply(fault="no answer before the deadline")
 

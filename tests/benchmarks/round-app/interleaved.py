@@ -56,7 +56,8 @@ class InterleavedTransport(FlowerTransport):
         while pending:
             for reply in self._grid.pull_messages(list(pending)):
                 pending.discard(reply.metadata.reply_to_message_id)
-            time.sleep(POLL_S)
+            if pending:
+                time.sleep(POLL_S)
 
 
 @server.main()
