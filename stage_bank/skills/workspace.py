@@ -76,7 +76,7 @@ def open_workspace(root: Path) -> Workspace:
     if not task:
         raise SkillError("no task.json here")
     track, names = task.get("track"), task.get("cases")
-    if track not in SKILLS:
+    if not isinstance(track, str) or track not in SKILLS:
         raise SkillError("unknown track")
     if not isinstance(names, list) or not names or not all(isinstance(n, str) and n.isalnum() for n in names):
         raise SkillError("task.json without cases")

@@ -99,12 +99,12 @@ def _insert(tissue: Array, kind: str, level: str, rng: np.random.Generator) -> t
 
 def _lesion(lesion: Mask, kind: str, centre: tuple[int, int], radius: float) -> Array:
     """What one lesion adds to the image."""
-    if kind == "solid":
-        return 0.45 * ndimage.gaussian_filter(lesion.astype(np.float64), 0.5)
-    if kind == "faint":
-        return 0.16 * ndimage.gaussian_filter(lesion.astype(np.float64), 0.5)
+    shape: Array = lesion.astype(np.float64)
     if kind == "ring":
-        return 0.45 * (lesion & ~disc(centre, radius - 1.5))
+        return 0.45 * (shape * ~disc(centre, radius - 1.5))
+    if kind in ("solid", "faint"):
+        blurred: Array = ndimage.gaussian_filter(shape, 0.5)
+        return (0.45 if kind == "solid" else 0.16) * blurred
     dots = np.zeros(lesion.shape)
     dots[centre[0] % 2 :: 2, centre[1] % 2 :: 2] = 0.45
-    return dots * lesion
+    return dots * shape
