@@ -214,7 +214,10 @@ def run_whole(state: TrainingState, calls: list[tuple[str, str]], sandbox: Sandb
             write("plan/pipeline.json", {"method": "smooth", "polarity": "keep", "level": "1", "candidates": 1}),
             set(Stage),
         ),
-        (write("process/setup.json", {"repair": "none", "ready": True, "x": 1}), {Stage.SETUP}),
+        (
+            write("process/setup.json", {"repair": "none", "ready": True}),
+            {Stage.VALIDATE, Stage.INFER, Stage.SUBMIT},
+        ),
         (write("submission.json", {"deliver": "keep"}), {Stage.SUBMIT}),
     ],
     ids=["copied inputs", "constants", "edited plan", "edited set-up", "edited submission"],
@@ -222,7 +225,7 @@ def run_whole(state: TrainingState, calls: list[tuple[str, str]], sandbox: Sandb
 def test_tampering_after_an_honest_run_takes_its_stages_away(
     tamper: str, lost: set[Stage], make_state: MakeState, toolkit_sandbox: Sandbox, replayer: Replayer
 ) -> None:
-    state = make_state(Track.ENHANCEMENT, Focus.E2E, Outcome.SUCCESS)
+    state = make_state(Track.ENHANCEMENT, Focus.E2E, Outcome.SUCCESS, fault="nan")
     honest = [("bash", command) for command in script(Focus.E2E, right(state), ALL_HABITS)]
     scores = run_whole(state, [*honest, ("python", tamper)], toolkit_sandbox, replayer)
     assert scores.task == 0.0
