@@ -127,7 +127,7 @@ class RoundLoop:
             for number in range(1, config.rounds + 1):
                 target, reason = self._round(number, target, reason)
         except BaseException as error:
-            reason = str(error) if isinstance(error, BatError) else f"{type(error).__name__}: {error}"
+            reason = _reason(error)
             # On a full disk not even this can be written; the error itself matters more.
             with contextlib.suppress(BatError, OSError):
                 self._end("failed", reason)
@@ -336,6 +336,12 @@ class RoundLoop:
 
     def _log(self, kind: str, body: Mapping[str, Json]) -> None:
         self._directory.ledger.append(kind, dict(body))
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, SystemExit | KeyboardInterrupt):
+        return "the run was stopped"
+    return str(error) if isinstance(error, BatError) else f"{type(error).__name__}: {error}"
 
 
 def _unfit(description: SiteDescription | None, model: BaseModel) -> str:

@@ -75,16 +75,25 @@ class Federation:
         """The run directory."""
         return self.root / "runs" / "e2e"
 
-    def run(self, settings: Path, timeout_s: float = 180) -> subprocess.CompletedProcess[str]:
-        """`bat-server run` to its end."""
+    def start(self, settings: Path) -> subprocess.Popen[str]:
+        """Begin `bat-server run`."""
         command = [sys.executable, "-m", "server.cli", "run", str(settings), "--runs", str(self.root / "runs")]
-        return subprocess.run(
+        return subprocess.Popen(
             [*command, "--superlink", f"127.0.0.1:{self.port}"],
             env=environment(self.root / "flwr"),
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=timeout_s,
         )
+
+    def run(self, settings: Path, timeout_s: float = 180) -> subprocess.CompletedProcess[str]:
+        """`bat-server run` to its end."""
+        process = self.start(settings)
+        try:
+            output, errors = process.communicate(timeout=timeout_s)
+        finally:
+            process.kill()
+        return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
 
 
 def tiny_model(folder: Path, rank: int = 4) -> Path:

@@ -76,6 +76,25 @@ def test_a_site_that_is_gone_is_reported_and_the_others_go_on() -> None:
         assert list(record["absent"]) == ["south"]
 
 
+@pytest.mark.timeout(120)
+def test_an_interrupted_run_ends_on_the_superlink_too_and_is_on_record() -> None:
+    with federation(["north"]) as running:
+        process = running.start(running.settings(rounds=50))
+        ledger = running.directory / "ledger.jsonl"
+        deadline = time.monotonic() + 60
+        while not (ledger.exists() and any(event.kind == "aggregate" for event in read_ledger(ledger))):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=30)[1].strip() == "bat-server: interrupted"
+        assert process.returncode == 1
+        while list(read_ledger(ledger))[-1].kind != "run_end":
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert list(read_ledger(ledger))[-1].body["reason"] == "the run was stopped"
+        assert "server ledger holds" in verify_folder(running.directory)
+
+
 def test_a_server_without_a_superlink_says_so_in_one_line(tmp_path: Path) -> None:
     from tests.e2e.federation import Federation, tiny_model
 

@@ -6,6 +6,7 @@ import base64
 import bz2
 import gzip
 import json
+import shutil
 import zlib
 from pathlib import Path
 
@@ -13,8 +14,9 @@ import numpy as np
 import pydicom
 import pytest
 
-from common.adapter import decode_adapter, encode_adapter
-from common.base_model import INITIAL_ADAPTER, read_base_model
+from common.adapter import decode_adapter, l2_norm
+from common.base_model import read_base_model
+from deploy.prepare import prepared_policy
 from deploy.sample_sites import make
 from stage_bank.ingest import ingest_folder
 from tests.e2e.federation import federation
@@ -35,19 +37,9 @@ BLOCK = 32
 """Bytes of a pixel row that must not occur; long enough not to occur by chance."""
 
 
-def untrained_policy(folder: Path) -> None:
-    """A whole base policy that has learned nothing: a round of training with it is real."""
-    from common.policy import fresh_tiny_model, load_policy, save_policy, train_tokenizer, zero_adapter
-
-    words = [
-        "bat inspect",
-        "bat plan --method median",
-        "kind impulse polarity inverted level 2",
-        "task: enhancement S1",
-    ]
-    tokenizer = train_tokenizer(words * 20, 300)
-    save_policy(fresh_tiny_model(tokenizer, 0), tokenizer, folder)
-    (folder / INITIAL_ADAPTER).write_bytes(encode_adapter(zero_adapter(load_policy(folder), 0)))
+def prepared(folder: Path) -> None:
+    """The cold-started policy that `make test` prepares: it earns rewards, so its updates hold something."""
+    shutil.copytree(prepared_policy(), folder)
 
 
 def planted_site(root: Path) -> tuple[Path, list[bytes]]:
@@ -79,27 +71,27 @@ def _rows(pixels: np.ndarray) -> list[bytes]:
     return [piece for piece in pieces if len(piece) == BLOCK and len(set(piece)) > 8]
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_only_the_adapters_tensors_leave_a_site_that_trains(tmp_path: Path) -> None:
     folder, rows = planted_site(tmp_path / "dicom")
     needles = [form for text in PLANTED.values() for part in (text, *text.split("^")) for form in spellings(part)]
     assert len(rows) > 100
     taps = {"north": Tap(), "south": Tap()}
-    with federation(data=folder, states=6, model=untrained_policy, taps=taps) as running:
+    with federation(data=folder, states=6, model=prepared, taps=taps) as running:
         settings = running.settings(
             optimizer={
-                "steps": 1,
+                "steps": 2,
                 "groups_per_step": 2,
-                "group_size": 2,
+                "group_size": 4,
                 "learning_rate": 1e-3,
-                "kl_coefficient": 0.0,
+                "kl_coefficient": 0.006,
                 "temperature": 1.0,
-                "max_turns": 2,
-                "max_tokens": 192,
+                "max_turns": 4,
+                "max_tokens": 384,
             },
-            round_timeout_s=150,
+            round_timeout_s=300,
         )
-        done = running.run(settings)
+        done = running.run(settings, timeout_s=400)
         assert done.returncode == 0, done.stderr + (running.root / "logs" / "superlink.log").read_text()[-2000:]
         metrics = [json.loads(line) for line in (running.directory / "metrics.jsonl").read_text().splitlines()]
         assert [release["site"] for release in metrics[1]["releases"]] == ["north", "south"]
@@ -107,7 +99,7 @@ def test_only_the_adapters_tensors_leave_a_site_that_trains(tmp_path: Path) -> N
         for site, tap in taps.items():
             outbox = running.sites[site].outbox / "e2e" / "1"
             release, update = (outbox / "release.json").read_bytes(), (outbox / "update.safetensors").read_bytes()
-            decode_adapter(update, spec.of_update)
+            assert l2_norm(decode_adapter(update, spec.of_update)) > 0.0
             whole = b"\n".join(tap.sent)
             assert whole.count(update) == 1, "the update leaves once, byte for byte as it was signed"
             rest = whole.replace(update, b"")
