@@ -42,6 +42,7 @@ class SiteProgress:
         step: optimizer steps done in that round.
         steps: optimizer steps of that round, 0 when not known yet.
         rewards: mean reward of each step of that round, in [0, 1].
+        step_s: seconds that a step of that round takes on average.
     """
 
     name: str
@@ -52,6 +53,7 @@ class SiteProgress:
     step: int = 0
     steps: int = 0
     rewards: tuple[float, ...] = ()
+    step_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -170,11 +172,13 @@ def _advance(now: SiteProgress, record: Mapping[str, Any]) -> SiteProgress:
         detail = " ".join(f"{key} {record[key]}" for key in DETAILS if key in record)
         now = replace(now, state=str(record["state"]), detail=detail)
     if "reward_mean" in record:
+        done = len(now.rewards)
         now = replace(
             now,
             step=int(record["step"]),
             steps=int(record["steps"]),
             rewards=(*now.rewards, float(record["reward_mean"])),
+            step_s=(now.step_s * done + float(record["seconds"])) / (done + 1),
         )
     return now
 
@@ -195,13 +199,11 @@ def time_left(run: RunRecord | None, sites: Sequence[SiteProgress], round_s: flo
     if run is None:
         return None
     walls = [one.wall_s for one in run.rounds if one.wall_s is not None]
-    share = min((site.step / site.steps for site in sites if site.steps), default=0.0)
-    if walls:
-        typical = sum(walls) / len(walls)
-    elif share > 0:
-        typical = round_s / share / TRAINING_SHARE
-    else:
+    training = max((site.steps * site.step_s for site in sites), default=0.0) / TRAINING_SHARE
+    typical = sum(walls) / len(walls) if walls else training
+    if typical <= 0:
         return None
     rounds = run.rounds_planned - len(walls)
-    present = max(0.0, typical - round_s) if rounds else 0.0
+    ahead = max(((site.steps - site.step) * site.step_s for site in sites), default=0.0)
+    present = max(ahead, typical - round_s) if rounds else 0.0
     return present + typical * (max(0, rounds - 1) + CLOSING_ROUNDS)

@@ -25,6 +25,7 @@ def benchmarks(folder: Path, monkeypatch: pytest.MonkeyPatch, **programs: str) -
     (folder / "docs").mkdir()
     for name, source in programs.items():
         (folder / f"{name}.py").write_text(source)
+    monkeypatch.setattr(bench, "ROOT", folder)
     monkeypatch.setattr(bench, "BENCHMARKS", folder)
     monkeypatch.setattr(bench, "RESULTS", folder / "docs/benchmarks.json")
     monkeypatch.setattr(bench, "PAGE", folder / "docs/benchmarks.md")
