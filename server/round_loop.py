@@ -127,10 +127,9 @@ class RoundLoop:
             for number in range(1, config.rounds + 1):
                 target, reason = self._round(number, target, reason)
         except BaseException as error:
-            reason = _reason(error)
             # On a full disk not even this can be written; the error itself matters more.
             with contextlib.suppress(BatError, OSError):
-                self._end("failed", reason)
+                self._end("failed", _reason(error))
             raise
         self._end("complete", "")
 

@@ -69,7 +69,7 @@ def test_a_site_that_is_gone_is_reported_and_the_others_go_on() -> None:
         assert _ends(daemon, 10) == 0
         assert not running.sites["south"].relay_socket.exists()
         assert [event.kind for event in read_ledger(running.sites["south"].ledger_file)][-1] == "daemon_stopped"
-        done = running.run(running.settings(quorum=1, enrolment_timeout_s=20))
+        done = running.run(running.settings(quorum=1, enrolment_timeout_s=12))
         assert done.returncode == 0, done.stderr
         record = json.loads((running.directory / "metrics.jsonl").read_text().splitlines()[1])
         assert [release["site"] for release in record["releases"]] == ["north"]
