@@ -55,7 +55,9 @@ def policy():
 def talker(tmp_path_factory):
     """A policy trained for seconds, so that it calls the tool and ends its turns."""
     out = tmp_path_factory.mktemp("talker") / "policy"
-    return load_policy(cold_start(out, demonstrations(64), 0, ColdStartSettings(steps=40, batch=16, vocabulary=400)))
+    return load_policy(
+        cold_start(out, demonstrations(64), 0, ColdStartSettings(steps=40, short=0.0, batch=16, vocabulary=400))
+    )
 
 
 def test_greedy_turns_equal_hugging_face_generation(policy):
