@@ -115,8 +115,7 @@ class Ledger:
         with self._lock:
             unsigned = Event(self._sequence, round(time.time(), 3), kind, body, self.head, self._key.public.hex, "")
             event = Event(**{**unsigned.__dict__, "signature": self._key.sign_json(unsigned.signed_part())})
-            line = json.dumps(event.to_json(), sort_keys=True, ensure_ascii=False, allow_nan=False)
-            self._write(line.encode() + b"\n")
+            self._write(_line(event).encode() + b"\n")
             self._sequence += 1
             self.head = event.digest
         return event
@@ -139,6 +138,11 @@ class Ledger:
         self._stream.close()
 
 
+def _line(event: Event) -> str:
+    """The one way an event is written, so that not even white space can be changed unseen."""
+    return json.dumps(event.to_json(), sort_keys=True, ensure_ascii=False)
+
+
 def read_ledger(path: Path) -> Iterator[Event]:
     """Parse the lines of a ledger without checking chain or signatures.
 
@@ -146,7 +150,7 @@ def read_ledger(path: Path) -> Iterator[Event]:
         LedgerError: the file is missing, or a line is not an event of this schema version.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_bytes().decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise LedgerError("cannot read the ledger", where=str(path)) from error
     lines = text.split("\n")
@@ -161,6 +165,8 @@ def read_ledger(path: Path) -> Iterator[Event]:
             raise LedgerError("not a ledger event", where=f"{path}, event {number}") from error
         if version != SCHEMA_VERSION:
             raise LedgerError(f"ledger schema {version!r} is not known here", where=f"{path}, event {number}")
+        if _line(event) != line:
+            raise LedgerError("event is not written as it was signed: it was changed", where=f"{path}, event {number}")
         yield event
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from common.errors import LedgerError
@@ -34,6 +34,7 @@ def test_a_whole_ledger_verifies_up_to_its_head(tmp_path: Path) -> None:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
 @given(position=st.integers(0, 10**6), flip=st.integers(1, 255))
+@example(position=41, flip=41)
 def test_every_single_byte_edit_is_found(tmp_path: Path, position: int, flip: int) -> None:
     path = tmp_path / "l.jsonl"
     path.unlink(missing_ok=True)
