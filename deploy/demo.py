@@ -39,7 +39,7 @@ from deploy.local_federation import (
     start_supernode,
     wait_for_daemon,
 )
-from deploy.prepare import DEFAULT_CACHE, prepared_policy, prepared_suites
+from deploy.prepare import DEFAULT_CACHE, make_once, policy_job, suites_job
 from deploy.supervision import Component, MemoryMeter, Supervisor
 from server.config import EvaluationSettings, FederationConfig, SiteEnrolment
 from server.report import read_run, write_report, write_summary
@@ -154,14 +154,16 @@ class _Demo:
         """
         started = time.monotonic()
         arguments = self._arguments
-        own = find_site_folders(arguments.sites_root) if arguments.sites_root else None
+        folders = find_site_folders(arguments.sites_root) if arguments.sites_root else None
         port = arguments.port or free_port()
         check_port(port)
         _check_space(arguments.runs)
         self._console.print(privacy_panel())
         self.phase = "preparing policy and suites"
-        model = arguments.policy or prepared_policy(arguments.cache, self._say)
-        suites = arguments.suites or prepared_suites(arguments.cells, arguments.cache, self._say)
+        policy, tasks = policy_job(arguments.cache), suites_job(arguments.cells, arguments.cache)
+        wanted = [job for job, own in ((policy, arguments.policy), (tasks, arguments.suites)) if own is None]
+        make_once(wanted, self._say)
+        model, suites = arguments.policy or policy.folder, arguments.suites or tasks.folder
         self._run.mkdir(parents=True)
         self._status = StatusFile(self._run)
         with MemoryMeter() as memory, _scratch_folder() as scratch:
@@ -170,7 +172,7 @@ class _Demo:
             server = SigningKey.load_or_create(self._run / "server.key")
             sites = set_up_sites(
                 self._run,
-                own,
+                folders,
                 model=model,
                 server=server.public,
                 sockets=scratch,

@@ -16,13 +16,15 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 
 import common
 from common.canonical import Json, digest_file, digest_json
 from common.errors import BatError, ConfigurationError
 
-__all__ = ["DEFAULT_CACHE", "main", "make_once", "prepared_policy", "prepared_suites"]
+__all__ = ["DEFAULT_CACHE", "Job", "main", "make_once", "policy_job", "suites_job"]
 
 DEFAULT_CACHE = Path(".cache")
 
@@ -43,73 +45,95 @@ Say = Callable[[str], None]
 """Takes a line for the person who waits."""
 
 
-def prepared_policy(cache: Path = DEFAULT_CACHE, say: Say = print) -> Path:
-    """The folder of the cold-started policy, trained now when it is not in the cache.
-
-    Args:
-        cache: folder of prepared things.
-        say: told when there is something to wait for.
-
-    Raises:
-        ConfigurationError: the cold start failed, or the cache cannot be written.
-    """
-    digest = _digest(POLICY_SOURCES, POLICY_LIBRARIES)
-    return make_once(cache / "policy", digest, [*BAT_SERVER, "cold-start"], say)
-
-
-def prepared_suites(cells_per_track: int, cache: Path = DEFAULT_CACHE, say: Say = print) -> Path:
-    """The folder of both held-out suites and their yardsticks, built now when they are not in the cache.
-
-    Args:
-        cells_per_track: tasks of each track in each suite.
-        cache: folder of prepared things.
-        say: told when there is something to wait for.
-
-    Raises:
-        ConfigurationError: the suites could not be built, or the cache cannot be written.
-    """
-    options = ("--seed", str(SUITE_SEED), "--cells", str(cells_per_track))
-    digest = _digest(SUITE_SOURCES, SUITE_LIBRARIES, list(options))
-    return make_once(cache / "suites", digest, [*BAT_SERVER, "suites", *options], say)
-
-
-def make_once(cache: Path, digest: str, command: Sequence[str], say: Say) -> Path:
-    """The folder for a digest, made by a command when it is not in the cache.
+@dataclass(frozen=True)
+class Job:
+    """One thing to be made by a command.
 
     Args:
         cache: folder that holds one folder a digest.
-        digest: of everything the command's outcome depends on, 64 hex digits.
+        digest: of everything the outcome depends on, 64 hex digits.
         command: program and arguments; `--out FOLDER` is added. What it prints is shown only when it fails.
+    """
+
+    cache: Path
+    digest: str
+    command: Sequence[str]
+
+    @property
+    def folder(self) -> Path:
+        """Where the thing is kept."""
+        return self.cache.resolve() / self.digest[:16]
+
+
+def policy_job(cache: Path = DEFAULT_CACHE) -> Job:
+    """The cold start."""
+    return Job(cache / "policy", _digest(POLICY_SOURCES, POLICY_LIBRARIES), [*BAT_SERVER, "cold-start"])
+
+
+def suites_job(cells_per_track: int, cache: Path = DEFAULT_CACHE) -> Job:
+    """Both held-out suites and their yardsticks, with so many tasks of each track in each suite."""
+    options = ["--seed", str(SUITE_SEED), "--cells", str(cells_per_track)]
+    digest = _digest(SUITE_SOURCES, SUITE_LIBRARIES, list(options))
+    return Job(cache / "suites", digest, [*BAT_SERVER, "suites", *options])
+
+
+def make_once(jobs: Sequence[Job], say: Say = print) -> list[Path]:
+    """The jobs' folders; what is not in the cache is made now, all of it side by side.
+
+    Args:
+        jobs: what is wanted.
         say: told when there is something to wait for.
 
     Raises:
-        ConfigurationError: the command failed, or the cache cannot be written.
+        ConfigurationError: a command failed, or the cache cannot be written.
     """
-    folder = cache.resolve() / digest[:16]
-    if folder.is_dir():
-        return folder
-    say(f"making {folder}: once, a few minutes")
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix="making-", dir=cache))
-    except OSError as error:
-        raise ConfigurationError(f"cannot write the cache: {error.strerror}", where=str(cache)) from error
-    try:
-        made = scratch / "made"
-        done = subprocess.run(
-            [*command, "--out", str(made)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
-        if done.returncode != 0:
-            said = done.stdout.decode(errors="replace").strip().splitlines()
+    with contextlib.ExitStack() as stack:
+        makers = [stack.enter_context(_Maker(job, say)) for job in jobs if not job.folder.is_dir()]
+        for maker in makers:
+            maker.finish()
+    return [job.folder for job in jobs]
+
+
+class _Maker:
+    """A command at work in a scratch folder; leaving the `with` block ends it and removes the folder."""
+
+    def __init__(self, job: Job, say: Say) -> None:
+        self._job = job
+        say(f"making {job.folder}: once, a few minutes")
+        try:
+            job.cache.mkdir(parents=True, exist_ok=True)
+            self._scratch = Path(tempfile.mkdtemp(prefix="making-", dir=job.cache))
+        except OSError as error:
+            raise ConfigurationError(f"cannot write the cache: {error.strerror}", where=str(job.cache)) from error
+        with (self._scratch / "log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [*job.command, "--out", str(self._scratch / "made")],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    def __enter__(self) -> _Maker:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.wait()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def finish(self) -> None:
+        """Wait for the command and put its folder into the cache."""
+        folder = self._job.folder
+        if self._process.wait() != 0:
+            said = (self._scratch / "log").read_text(errors="replace").strip().splitlines()
             raise ConfigurationError(f"could not make {folder.parent.name}: {said[-1] if said else 'no reason given'}")
         # The rename is atomic: a thing is in the cache whole or not at all, also with two makers at once.
         with contextlib.suppress(OSError):
-            os.replace(made, folder)
+            os.replace(self._scratch / "made", folder)
         if not folder.is_dir():
             raise ConfigurationError("cannot write the cache", where=str(folder))
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-    return folder
 
 
 def _digest(sources: Sequence[str], libraries: Sequence[str], options: Json = None) -> str:
@@ -133,11 +157,14 @@ def main() -> int:
     from deploy.demo_settings import CELLS_PER_TRACK
 
     try:
-        print(f"policy: {prepared_policy()}")
-        print(f"suites: {prepared_suites(CELLS_PER_TRACK)}")
+        for folder in make_once([policy_job(), suites_job(CELLS_PER_TRACK)]):
+            print(f"prepared: {folder}")
     except BatError as error:
         print(f"prepare: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("prepare: interrupted", file=sys.stderr)
+        return 130
     return 0
 
 
