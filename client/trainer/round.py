@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -69,7 +70,12 @@ def train_round(
     spec.check(start)
     if settings.steps == 0:
         return dict(start)
-    with ThreadPoolExecutor(workers, thread_name_prefix="rollout") as executor, tempfile.TemporaryDirectory() as folder:
+    with (
+        ThreadPoolExecutor(workers, thread_name_prefix="rollout") as executor,
+        tempfile.TemporaryDirectory() as folder,
+        warnings.catch_warnings(),
+    ):
+        warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")  # its own renamed settings
         seating = Seating(environment_factory, rows, executor)
         try:
             trained = _train(
@@ -119,7 +125,6 @@ def _train(
         processing_class=policy.tokenizer,
         environment_factory=seating,
     )
-    watch = StepWatch(trainer, progress, check, time.monotonic)
-    trainer.add_callback(watch)
+    trainer.add_callback(StepWatch(trainer, progress, check, time.monotonic))
     trainer.train()
     return export_adapter(model)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase
+from transformers.utils.logging import disable_progress_bar
 
 from common.canonical import digest_file, digest_json
 from common.errors import ConfigurationError
@@ -77,6 +78,7 @@ def policy_digest(folder: Path) -> str:
 
 def save_policy(model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
     """Write model and tokenizer to a folder."""
+    disable_progress_bar()  # type: ignore[no-untyped-call]
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -99,6 +101,7 @@ def load_policy(folder: Path | str, dtype: torch.dtype = torch.float32) -> Polic
             where=str(folder),
             remedy="Make one with `bat-server cold-start`, or pass a model folder.",
         )
+    disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, local_files_only=True)

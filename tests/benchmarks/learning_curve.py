@@ -13,6 +13,7 @@ import json
 import pickle
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -142,12 +143,12 @@ def learn(
             rng = np.random.default_rng([seed, number, site])
             drawn = bank.draw(rng, odds, target, tuple(TRACKS), settings.steps * settings.groups_per_step)
             rows = [{"state_id": row.state_id, "prompt": bank.state(row.state_id).prompt} for row in drawn]
-            replayer = Replayer(sandbox)
+            factory = partial(StageEnvironment, bank.state, sandbox, Replayer(sandbox))
             figures: list[dict[str, float]] = []
             trained = train_round(
                 policy,
                 adapter,
-                lambda bank=bank, replayer=replayer: StageEnvironment(bank.state, sandbox, replayer),
+                factory,
                 rows,
                 settings,
                 int(rng.integers(2**31)),

@@ -126,9 +126,10 @@ def stock(policy: Policy, count: int, folder: str) -> Callable[[], int]:
     trainer._generate = counted  # type: ignore[method-assign]
 
     def run() -> int:
-        trainer.environments = [Workflow() for _ in range(count)]  # type: ignore[assignment]
-        trainer._batch_environments = [None] * count  # type: ignore[assignment]
-        trainer._sync_tool_dicts = [{"execute_code": one.execute_code} for one in trainer.environments]
+        environments = [Workflow() for _ in range(count)]
+        trainer.environments = environments  # type: ignore[assignment]
+        trainer._batch_environments = [None] * count
+        trainer._sync_tool_dicts = [{"execute_code": one.execute_code} for one in environments]
         trainer._async_tool_dicts = [{} for _ in range(count)]
         trainer._generate([prompt] * count)
         return captured.pop()
