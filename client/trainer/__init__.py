@@ -1,4 +1,4 @@
-"""The site's trainer: one GRPO round on its own states. The heavy libraries load on the first round."""
+"""The site's trainer: one GRPO round on its own states. Importing it loads torch; TRL loads on the first round."""
 
 from client.trainer.round import RoundCancelled, train_round
 from client.trainer.settings import check_round
