@@ -176,7 +176,14 @@ def _start(command: Command, control: int) -> subprocess.Popen[bytes]:
     log = os.open(command.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         return subprocess.Popen(
-            argv, env={}, cwd="/", stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(control,), close_fds=True
+            argv,
+            env={},
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=(control,),
+            start_new_session=True,
         )
     except OSError as error:
         raise SandboxError(f"cannot start the sandbox worker: {error.strerror}", where=argv[0]) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,9 +28,10 @@ from .seccomp import install_filter
 
 __all__ = ["Rules", "enter_landlock", "enter_namespaces", "make_view", "use_output"]
 
-_PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 4, 38
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
 _INODES = 4096
 _OPEN_FILES = 256
+_QUEUED_SIGNALS = 1024
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ def _set_limits(limits: Mapping[str, Any]) -> None:
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_MEMLOCK, 0),
         (resource.RLIMIT_MSGQUEUE, 0),
+        (resource.RLIMIT_SIGPENDING, _QUEUED_SIGNALS),
     ):
         resource.setrlimit(kind, (value, value))
 
@@ -109,6 +112,7 @@ def enter_namespaces(view: int, limits: Mapping[str, Any], rules: Rules) -> None
 
 def enter_landlock(folder: str, limits: Mapping[str, Any], rules: Rules) -> None:
     """Confine a child to `folder/workspace` and `folder/tmp` with Landlock, filter and resource limits alone."""
+    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     os.chdir(f"{folder}/workspace")
     os.setsid()
     _set_limits(limits)

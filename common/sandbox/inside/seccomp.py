@@ -58,22 +58,28 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "lsm_set_self_attr": (460, 460),
 }  # fmt: skip
 
-_SIGNALS: dict[str, tuple[int, int]] = {
+_SIGNALS: dict[str, tuple[int | None, int | None]] = {
     "kill": (62, 129), "tkill": (200, 130), "tgkill": (234, 131), "rt_sigqueueinfo": (129, 138),
     "rt_tgsigqueueinfo": (297, 240), "pidfd_send_signal": (424, 424),
 }  # fmt: skip
 """Denied too where nothing else keeps signals inside."""
 
-_HANDLES: dict[str, tuple[int, int]] = {"pidfd_open": (434, 434)}
+_TRUNCATE: dict[str, tuple[int | None, int | None]] = {"truncate": (76, 45)}
+"""Denied too where Landlock governs only files that are opened for writing."""
+
+_HANDLES: dict[str, tuple[int | None, int | None]] = {"pidfd_open": (434, 434)}
 """Denied too where other processes share the process-id namespace."""
 
-_PRETENDED: dict[str, tuple[int | None, int | None]] = {
+_METADATA: dict[str, tuple[int | None, int | None]] = {
     "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452), "chown": (92, None),
     "fchown": (93, 55), "lchown": (94, None), "fchownat": (260, 54), "utime": (132, None), "utimes": (235, None),
     "futimesat": (261, None), "utimensat": (280, 88),
 }  # fmt: skip
 """Say that they succeeded and do nothing, where the host's files are in reach: Landlock does not govern these calls.
 A refusal would break every program that copies a file with its mode."""
+
+_SYNC: dict[str, tuple[int | None, int | None]] = {"sync": (162, 81), "syncfs": (306, 267)}
+"""Likewise everywhere: they would make the whole host wait for its disks."""
 
 _OWN_PROCESS_ONLY = {
     "prlimit64": (302, 261), "sched_setaffinity": (203, 122), "sched_setscheduler": (144, 119),
@@ -113,12 +119,12 @@ def _any_of(argument: int, values: tuple[int, ...]) -> list[bytes]:
     return [_low_word(argument), *tests, _step(_RETURN, _ALLOW)]
 
 
-def build_filter(*, namespaces: bool, scoped_signals: bool) -> bytes:
+def build_filter(*, landlock_abi: int | None) -> bytes:
     """The filter program for this machine, 8 bytes an instruction.
 
     Args:
-        namespaces: whether host files and processes are out of reach anyway; if not, more is denied.
-        scoped_signals: whether Landlock or a namespace keeps signals inside; if not, none can be sent.
+        landlock_abi: `None` where namespaces keep host files and processes out of reach; otherwise the version of
+            Landlock, and what it cannot govern is denied here.
     """
     column = 0 if machine() == "x86_64" else 1
     steps = [
@@ -130,12 +136,15 @@ def build_filter(*, namespaces: bool, scoped_signals: bool) -> bytes:
         _step(_JUMP_GREATER_EQUAL, _NEWEST_KNOWN + 1, 0, 1),
         _refuse(errno.ENOSYS),
     ]
-    denied = {**_DENIED, **({} if namespaces else _HANDLES), **({} if scoped_signals else _SIGNALS)}
+    denied, pretended = dict(_DENIED), dict(_SYNC)
+    if landlock_abi is not None:
+        denied |= _HANDLES | (_SIGNALS if landlock_abi < 6 else {}) | (_TRUNCATE if landlock_abi < 3 else {})
+        pretended |= _METADATA
     for pair in denied.values():
         number = pair[column]
         if number is not None:
             steps += _when(number, [_refuse()])
-    for pair in () if namespaces else _PRETENDED.values():
+    for pair in pretended.values():
         number = pair[column]
         if number is not None:
             steps += _when(number, [_refuse(0)])

@@ -36,6 +36,8 @@ _BROKEN = 125
 def main(control: int) -> None:
     """Serve the control channel at this descriptor; the configuration is the first message."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as score:
+        score.write("1000")  # Where memory runs out, agent code goes first; has to come before the next line.
     prctl(_PR_SET_DUMPABLE, 0)
     os.umask(0o022)
     channel = socket.socket(fileno=control)
@@ -62,8 +64,8 @@ class _Server:
         sys.path[:] = [*sys.path, *settings["path"]]
         os.environ.clear()
         os.environ.update(self._environment)
-        version = 0 if self._namespaces else landlock.abi()
-        program = build_filter(namespaces=self._namespaces, scoped_signals=self._namespaces or version >= 6)
+        version = 0 if self._namespaces else min(landlock.abi(), settings["highest_landlock_abi"])
+        program = build_filter(landlock_abi=None if self._namespaces else version)
         self._rules = Rules(program, tuple(settings["readable"]), version)
         if self._namespaces:
             mount("none", "/", None, MS_REC | MS_PRIVATE)
@@ -73,6 +75,7 @@ class _Server:
         self._poll = select.poll()
         self._poll.register(channel, select.POLLIN)
         self._running: dict[int, tuple[int, socket.socket | None]] = {}
+        self._abandoned: dict[int, int] = {}
         if len(os.listdir("/proc/self/task")) != 1:
             raise RuntimeError("a preloaded module started a thread; only one may be running when the server forks")
         gc.collect()
@@ -85,6 +88,11 @@ class _Server:
             for descriptor, _ in self._poll.poll():
                 if descriptor in self._running:
                     self._report(descriptor)
+                    continue
+                if descriptor in self._abandoned:
+                    # The host gave this execution up, or died; nobody else would enforce its time limit.
+                    self._poll.unregister(descriptor)
+                    signal.pidfd_send_signal(self._abandoned.pop(descriptor), signal.SIGKILL)
                     continue
                 request = receive(self._channel)
                 if request is None:
@@ -109,7 +117,8 @@ class _Server:
             except OSError as error:
                 send(reply, {"error": f"cannot make a workspace: {error}"})
                 return
-            send(reply, {"opened": True}, view)
+            with contextlib.suppress(OSError):
+                send(reply, {"opened": True}, view)
             for descriptor in view:
                 os.close(descriptor)
 
@@ -123,12 +132,18 @@ class _Server:
             reply.close()
             return
         if pid == 0:
-            os._exit(self._child(request, reply, descriptors))
+            status = _BROKEN
+            try:
+                status = self._child(request, reply, descriptors)
+            finally:
+                os._exit(status)
         handle = os.pidfd_open(pid)
         self._running[handle] = (pid, reply if self._namespaces else None)
         self._poll.register(handle, select.POLLIN)
         if self._namespaces:
-            with contextlib.suppress(OSError):  # The host may have given this execution up.
+            self._abandoned[reply.fileno()] = handle
+            self._poll.register(reply, 0)  # Only reports a hang-up.
+            with contextlib.suppress(OSError):
                 send(reply, {"started": True, "kill": "signal"}, [handle])
         else:
             reply.close()
@@ -163,6 +178,8 @@ class _Server:
         os.close(handle)
         if reply is None:
             return
+        if self._abandoned.pop(reply.fileno(), None) is not None:
+            self._poll.unregister(reply)
         result = {"status": os.waitstatus_to_exitcode(status), "cpu_s": usage.ru_utime + usage.ru_stime}
-        with reply, contextlib.suppress(OSError):  # The host may have given this execution up.
+        with reply, contextlib.suppress(OSError):
             send(reply, {**result, "peak_kib": usage.ru_maxrss})

@@ -217,3 +217,50 @@ print(found, open(stage_bank.__file__).read())
         assert session.execute(Language.BASH, "bat help").succeeded
     finally:
         sandbox.close()
+
+
+@pytest.mark.parametrize("abi", [1, 2, 5])
+def test_older_kernels_lose_signals_and_nothing_else(abi: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backends, "_HIGHEST_LANDLOCK_ABI", abi)
+    sandbox = open_small("landlock", limits=Limits(wall_s=0.5))
+    try:
+        session = sandbox.open({"a": b"1"})
+        attempt = (
+            "import os, signal\ntry: os.kill(os.getpid(), signal.SIGKILL)\nexcept PermissionError: print('denied')"
+        )
+        assert session.execute(Language.PYTHON, attempt).output == "denied\n"
+        outside = (
+            f"import os\ntry: os.truncate({str(sandbox._folder / 'worker.log')!r}, 0)\nexcept OSError: print('denied')"
+        )
+        assert session.execute(Language.PYTHON, outside).output == "denied\n"
+        daemon = "(setsid bash -c 'while :; do echo x > beat; sleep 0.02; done' &) ; sleep 0.2; echo $(cat a)"
+        assert session.execute(Language.BASH, daemon).output == "1\n"
+        assert session.execute(Language.BASH, ":(){ :|:& };:; sleep 9").timed_out
+        before = session.execute(Language.BASH, "rm -f beat; sleep 0.2").changed
+        assert before == {"beat": None}
+    finally:
+        sandbox.close()
+
+
+def test_an_abandoned_execution_ends() -> None:
+    """As when a signal handler raises in the thread that waits for it."""
+    sandbox = open_small("bwrap", limits=Limits(wall_s=60.0))
+    try:
+        session = sandbox.open({})
+        assert isinstance(session, Session)
+
+        def interrupted(*arguments: object) -> None:
+            raise KeyboardInterrupt
+
+        previous = signal.signal(signal.SIGALRM, interrupted)
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        with pytest.raises(KeyboardInterrupt):
+            session.execute(Language.BASH, f"sleep 60.{os.getpid()}")
+        signal.signal(signal.SIGALRM, previous)
+        deadline = time.monotonic() + 5
+        while sleepers() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert not sleepers()
+        assert session.execute(Language.BASH, "echo on").output == "on\n"
+    finally:
+        sandbox.close()
