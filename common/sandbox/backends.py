@@ -24,6 +24,7 @@ import secrets
 import shutil
 import tempfile
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -200,6 +201,7 @@ class ForkServerSandbox:
         self._slots = threading.BoundedSemaphore(max(2, os.cpu_count() or 2))
         self._sessions: set[Session] = set()
         self._folder = Path(tempfile.mkdtemp(prefix="sandbox-"))
+        weakref.finalize(self, remove_tree, self._folder)  # Also at the end of a program that never closes.
         try:
             runtime = make_runtime(self._folder, preload=preload, warm_paths=warm_paths, warm_commands=warm_commands)
             settings = {"preload": list(preload), "commands": dict(warm_commands)}

@@ -31,9 +31,13 @@ def main() -> None:
     order = json.loads(sys.argv[1])
     if order["binds"]:
         _stage(order["binds"])
-    os.setgroups([])
-    os.setresgid(order["uid"], order["uid"], order["uid"])
-    os.setresuid(order["uid"], order["uid"], order["uid"])
+    uid = order["uid"]
+    try:
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+    except OSError as error:
+        sys.exit(f"cannot become user {uid}: {error.strerror}")
     os.chdir("/")
     os.execve(order["argv"][0], order["argv"], {})
 

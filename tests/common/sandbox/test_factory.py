@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import time
 from pathlib import Path
 
@@ -129,7 +130,10 @@ def test_nothing_survives_a_killed_host(backend: str) -> None:
     body = (
         f"print('ready', flush=True)\nsession.execute(Language.BASH, 'sleep 60.{os.getpid()} & sleep 60.{os.getpid()}')"
     )
-    host = subprocess.Popen([sys.executable, "-c", program(backend, body)], stdout=subprocess.PIPE, text=True)
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))  # A killed program cannot tidy up.
+    folder.chmod(0o755)
+    code, environment = program(backend, body), {**os.environ, "TMPDIR": str(folder)}
+    host = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment)
     assert host.stdout is not None
     assert host.stdout.readline() == "ready\n"
     deadline = time.monotonic() + 10
@@ -141,6 +145,7 @@ def test_nothing_survives_a_killed_host(backend: str) -> None:
     while sleepers() and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not sleepers()
+    backends.remove_tree(folder)
 
 
 def sleepers() -> list[str]:
@@ -198,6 +203,7 @@ def test_the_real_toolkit_sees_only_itself(backend: str) -> None:
     sandbox = open_small(
         backend,
         warm_commands={"bat": "stage_bank.skills.cli:main"},
+        limits=Limits(wall_s=20.0),  # Walks the whole file system.
         warm_paths=[REPOSITORY / "stage_bank" / "skills"],
         preload=["numpy", "skimage", "stage_bank.skills.cli"],
     )
@@ -213,7 +219,8 @@ for name in {hidden!r}:
 found = [path for path, _, names in os.walk("/") if {{"rubrics", "tracks"}} & set(names)]
 print(found, open(stage_bank.__file__).read())
 """
-        assert session.execute(Language.PYTHON, attempt).output == "[] \n"
+        receipt = session.execute(Language.PYTHON, attempt)
+        assert receipt.output == "[] \n", receipt
         assert session.execute(Language.BASH, "bat help").succeeded
     finally:
         sandbox.close()
