@@ -6,7 +6,16 @@ On the command line it is `bat` (see `stage_bank.skills.cli`); in Python a whole
 """
 
 from . import classification, enhancement, segmentation
-from ._patterns import WAVE_CYCLES, field_band, field_part, profile_wave, size_band, wave_part
+from ._patterns import (
+    WAVE_CYCLES,
+    field_band,
+    field_part,
+    profile_wave,
+    size_band,
+    wave_part,
+    without_field,
+    without_waves,
+)
 from ._words import (
     COLUMNS,
     DELIVERIES,
@@ -73,4 +82,6 @@ __all__ = [
     "task_document",
     "turn",
     "wave_part",
+    "without_field",
+    "without_waves",
 ]

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from scipy import fft, ndimage
 
-from ._words import Array
+from ._words import LEVELS, Array
 
-__all__ = ["WAVE_CYCLES", "field_band", "field_part", "profile_wave", "size_band", "wave_part"]
+__all__ = [
+    "WAVE_CYCLES",
+    "field_band",
+    "field_part",
+    "profile_wave",
+    "size_band",
+    "wave_part",
+    "without_field",
+    "without_waves",
+]
 
 WAVE_CYCLES = {"1": 12, "2": 6, "3": 3}
 """Level to cycles over the width: stripes every 4, 8 and 16 of 48 columns."""
-
-Mask = npt.NDArray[np.bool_]
 
 
 def profile_wave(image: Array, level: str) -> complex:
@@ -48,6 +54,20 @@ def field_part(shape: tuple[int, int], level: str, band: Array) -> Array:
     across = np.cos(np.pi * order * (np.arange(shape[1]) + 0.5) / shape[1])[None, :]
     part: Array = band[0] * across + band[1] * down + band[2] * down * across
     return part
+
+
+def without_waves(image: Array) -> Array:
+    """Take the column waves of every level out of an image."""
+    for level in LEVELS:
+        image = image - wave_part(image, level)
+    return image
+
+
+def without_field(image: Array) -> Array:
+    """Take the slow fields of every level out of an image (or out of its logarithm)."""
+    for level in LEVELS:
+        image = image - field_part(image.shape, level, field_band(image, level))
+    return image
 
 
 def size_band(image: Array, smallest: int, next_size: int) -> Array:

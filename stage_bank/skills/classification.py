@@ -10,17 +10,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import ndimage
 
-from ._patterns import field_band, profile_wave, size_band
+from ._patterns import field_band, profile_wave, without_field, without_waves
 from ._words import LEVELS, Array, Measured
 
-__all__ = ["METHODS", "SPOT_SIDES", "Exemplars", "features", "measure", "process", "residual"]
+__all__ = ["METHODS", "Exemplars", "features", "measure", "process", "residual"]
 
 METHODS = {"grain": "texture", "lesion": "spot", "banding": "frequency", "tilt": "gradient"}
 """Kind to the feature family that separates the classes."""
 
-SPOT_SIDES = {"1": (4, 7), "2": (7, 11), "3": (11, 17)}
-"""Level to the square that still fits into the lesion and the next one that does not, in pixels."""
+GRAIN_AREAS = {"1": (1, 2), "2": (3, 6), "3": (7, 14)}
+SPOT_AREAS = {"1": (15, 40), "2": (45, 95), "3": (100, 190)}
+"""Level to the areas, in pixels, of a grain or a lesion of that level."""
+
+STANDING_OUT = 0.13
+"""Distance from the median grey at which a pixel belongs to a grain or lesion."""
 
 SEPARABLE = 1.5
 """Least distance of the class means, in standard deviations within a class, to say that a feature separates them."""
@@ -46,12 +51,23 @@ def features(image: Array, method: str, level: str) -> Array:
         KeyError: an unknown method or level.
     """
     if method in ("texture", "spot"):
-        sides = (int(level), int(level) + 1) if method == "texture" else SPOT_SIDES[level]
-        return np.array([np.sum(size_band(image, *sides)) - np.sum(size_band(-image, *sides))])
+        return np.array([_balance(image, (GRAIN_AREAS if method == "texture" else SPOT_AREAS)[level])])
     if method == "frequency":
-        wave = profile_wave(image, level)
+        wave = profile_wave(without_field(image), level)
         return np.array([wave.real, wave.imag])
     return {"gradient": field_band}[method](image, level)
+
+
+def _balance(image: Array, areas: tuple[int, int]) -> float:
+    """Bright minus dark components of a size, after waves and slow fields are taken out."""
+    image = without_waves(without_field(image))
+    image = image - np.median(image)
+    total = 0.0
+    for sign in (1.0, -1.0):
+        parts, count = ndimage.label(sign * image > STANDING_OUT)
+        sizes = np.bincount(parts.ravel(), minlength=count + 1)[1:]
+        total += sign * float(np.sum((sizes >= areas[0]) & (sizes <= areas[1])))
+    return total
 
 
 def _fit(exemplars: Exemplars, method: str, level: str) -> tuple[Array, Array, Array]:

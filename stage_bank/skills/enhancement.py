@@ -14,7 +14,7 @@ import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 from scipy import ndimage
 
-from ._patterns import field_band, field_part, profile_wave, wave_part
+from ._patterns import field_band, field_part, profile_wave, wave_part, without_field
 from ._words import LEVELS, Array, Measured
 
 __all__ = ["METHODS", "NOISE", "blots", "measure", "noise_strength", "process", "residual"]
@@ -22,12 +22,15 @@ __all__ = ["METHODS", "NOISE", "blots", "measure", "noise_strength", "process", 
 METHODS = {"gaussian": "smooth", "impulse": "median", "stripe": "destripe", "shading": "flatten"}
 """Kind to the method that removes it."""
 
-NOISE = {"1": 0.03, "2": 0.07, "3": 0.13}
+NOISE = {"1": 0.02, "2": 0.055, "3": 0.11}
 """Level to standard deviation of gaussian noise."""
 
 SMOOTHING = {"1": 0.6, "2": 1.3, "3": 2.6}
-BLOT_SHARE, WAVE_AMPLITUDE, FIELD_AMPLITUDE, NOISE_FLOOR = 0.03, 0.03, 0.12, 0.015
+BLOT_SHARE, WAVE_AMPLITUDE, FIELD_AMPLITUDE, NOISE_FLOOR = 0.057, 0.03, 0.12, 0.012
 """What an image must show at least to be called impulse, stripe, shading or gaussian."""
+
+EXCESS = 1.08
+"""Removed over present noise (standard deviations) above which detail went with the noise."""
 
 Mask = npt.NDArray[np.bool_]
 
@@ -102,7 +105,8 @@ def process(image: Array, method: str, level: str) -> Array:
         KeyError: an unknown method or level.
     """
     run = {"smooth": smooth, "median": median, "destripe": destripe, "flatten": flatten}[method]
-    return np.clip(run(image, level), 0.0, 1.0)
+    out: Array = np.clip(run(image, level), 0.0, 1.0)
+    return out
 
 
 def measure(images: Sequence[Array]) -> Measured:
@@ -112,7 +116,7 @@ def measure(images: Sequence[Array]) -> Measured:
     if share[level] > BLOT_SHARE:
         return Measured("impulse", level)
     logs = [np.log(np.maximum(image, 1e-3)) for image in images]
-    even = [np.exp(_without_fields(log)) for log in logs]
+    even = [np.exp(without_field(log)) for log in logs]
     wave = {level: float(np.median([abs(profile_wave(image, level)) for image in even])) for level in LEVELS}
     level = max(LEVELS, key=lambda name: wave[name])
     if wave[level] > WAVE_AMPLITUDE:
@@ -127,13 +131,6 @@ def measure(images: Sequence[Array]) -> Measured:
     return Measured("gaussian", min(LEVELS, key=lambda name: abs(np.log(noise / NOISE[name]))))
 
 
-def _without_fields(logarithm: Array) -> Array:
-    """A logarithm without its slow fields, which would leak into the column waves."""
-    for level in LEVELS:
-        logarithm = logarithm - field_part(logarithm.shape, level, field_band(logarithm, level))
-    return logarithm
-
-
 def residual(images: Sequence[Array], outputs: Sequence[Array]) -> str:
     """What is still wrong with the outputs, judged without a reference; empty when nothing stands out.
 
@@ -144,4 +141,4 @@ def residual(images: Sequence[Array], outputs: Sequence[Array]) -> str:
         return remains
     removed = float(np.median([np.std(after - before) for before, after in zip(images, outputs, strict=True)]))
     there = float(np.median([noise_strength(image) for image in images]))
-    return "detail" if measure(images).kind == "gaussian" and removed > 1.6 * there else ""
+    return "detail" if measure(images).kind == "gaussian" and removed > EXCESS * there else ""

@@ -27,6 +27,9 @@ RADII = {"1": 3.2, "2": 5.5, "3": 9.0}
 AREAS = {"1": (16, 58), "2": (59, 160), "3": (161, 420)}
 """Level to the areas, in pixels, that a lesion of that class may have."""
 
+TOPHAT_SIDES = {"1": 8, "2": 12, "3": 23}
+"""Level to the side, in pixels, of a square that a lesion of that class, on a slant, holds none of."""
+
 CONVINCING = 0.5
 """Least evidence (see `_evidence`) for lesions to be taken for found."""
 
@@ -37,14 +40,18 @@ Mask = npt.NDArray[np.bool_]
 
 
 def _threshold(image: Array, level: str) -> Mask:
-    """Bright against the whole image."""
-    mask: Mask = image > 0.62
+    """Bright against the whole image; what has a hole is no solid lesion."""
+    bright = image > 0.62
+    parts, count = ndimage.label(ndimage.binary_fill_holes(bright))
+    hollow = np.bincount(parts.ravel(), weights=~bright.ravel(), minlength=count + 1) > 0
+    hollow[0] = True
+    mask: Mask = ~hollow[parts]
     return mask
 
 
 def _tophat(image: Array, level: str) -> Mask:
-    """Slightly bright against a local background wider than the lesion; strong objects (devices) are left out."""
-    side = int(2 * RADII[level]) + 5
+    """Slightly bright against a local background that the lesion does not fit into; strong objects are left out."""
+    side = TOPHAT_SIDES[level]
     # Odd reflection continues a slant past the border; any even padding would raise a false rim there.
     padded = np.pad(image, side, mode="reflect", reflect_type="odd")
     above = image - ndimage.grey_opening(padded, size=(side, side))[side:-side, side:-side]

@@ -9,10 +9,10 @@ import numpy.typing as npt
 from scipy import ndimage
 
 from common.errors import DataError
-from stage_bank.skills import COLUMNS, LEVELS, ROWS, Array, field_band, field_part, wave_part
+from stage_bank.skills import COLUMNS, ROWS, Array
 from stage_bank.tracks._base import Image
 
-__all__ = ["Mask", "compress", "disc", "place_discs", "view", "without_field", "without_waves"]
+__all__ = ["Mask", "compress", "disc", "place_discs", "view"]
 
 Mask = npt.NDArray[np.bool_]
 SHAPE = (ROWS, COLUMNS)
@@ -72,20 +72,6 @@ def compress(image: Array, low: float, high: float) -> Array:
     """Map an image affinely so that its extremes are `low` and `high`."""
     smallest, largest = float(image.min()), float(image.max())
     return low + (high - low) * (image - smallest) / max(largest - smallest, 1e-9)
-
-
-def without_waves(image: Array) -> Array:
-    """Take out the column waves at every level's spacing, so that only an inserted one can be measured."""
-    for level in LEVELS:
-        image = image - wave_part(image, level)
-    return image
-
-
-def without_field(image: Array) -> Array:
-    """Take out the slow cosine fields of every level's order, so that only an inserted one can be measured."""
-    for level in LEVELS:
-        image = image - field_part(SHAPE, level, field_band(image, level))
-    return image
 
 
 def disc(centre: tuple[float, float], radius: float) -> Mask:

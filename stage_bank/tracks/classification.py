@@ -6,12 +6,21 @@ import json
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from scipy import ndimage
 
 from common.canonical import canonical_json
 from common.stages import Track
 from rubrics.metrics import above_chance, balanced_accuracy
-from stage_bank.skills import COLUMNS, ROWS, WAVE_CYCLES, Array, classification, field_part
+from stage_bank.skills import (
+    COLUMNS,
+    LEVELS,
+    ROWS,
+    WAVE_CYCLES,
+    Array,
+    classification,
+    field_part,
+    without_field,
+    without_waves,
+)
 from stage_bank.tracks._base import SUBMITTED, Fabricated, Image
 from stage_bank.tracks._cases import (
     case_files,
@@ -22,22 +31,28 @@ from stage_bank.tracks._cases import (
     npy,
     read_outputs,
 )
-from stage_bank.tracks._pixels import compress, disc, place_discs, view, without_field, without_waves
+from stage_bank.tracks._pixels import Mask, compress, disc, place_discs, view
 
 __all__ = ["ClassificationTrack"]
 
 EXEMPLARS = 8
 """Public labelled exemplars, half of each class."""
 
-DISC_RADII = {"1": 4.0, "2": 7.0, "3": 10.0}
-"""Level to lesion radius in pixels; every view holds one lesion of each size, only one size tells the class."""
+DISC_RADII = {"3": 6.5, "2": 4.5, "1": 2.8}
+"""Level to lesion radius in pixels, largest first: so they are placed."""
 
-GRAINS = {"1": 60, "2": 35, "3": 20}
-"""Level to the number of grains in a view; their side is the level in pixels."""
+GRAINS = {"3": 12, "2": 16, "1": 24}
+"""Level to the number of grains tried in a view, largest first; their side is the level in pixels."""
+
+Signs = dict[tuple[str, str], float]
+"""Kind and level to 1 (bright) or -1 (dark)."""
+
+SHADE, WAVE, TILT = 0.3, 0.03, 0.035
+"""Amplitudes of grains and lesions, of each column wave and of each slow tilt, in units of the grey range."""
 
 
 class ClassificationTrack:
-    """Tell two classes apart that differ by the sign of one property: class 1 has it bright, class 0 dark."""
+    """Tell two classes apart that differ by the sign of one property at one level: bright in class 1."""
 
     track = Track.CLASSIFICATION
     facets = common_facets(tuple(classification.METHODS))
@@ -52,19 +67,17 @@ class ClassificationTrack:
     ) -> Fabricated:
         """See `TrackSpec.fabricate`."""
         check_condition(self.facets, condition)
-        kind, level = condition["kind"], condition["level"]
         files: dict[str, bytes] = {}
-        labels: dict[str, int] = {}
-        for index, label in enumerate(_balanced(EXEMPLARS, rng), start=1):
-            files[f"exemplars/exemplar{index}.npy"] = npy(_view(images, kind, level, label, rng))
-            labels[f"exemplar{index}"] = label
-        files["exemplars/labels.json"] = canonical_json(labels)
-        truth: dict[str, int] = {}
-        for index, label in enumerate(_balanced(cases, rng), start=1):
-            truth[f"case{index}"] = label
-            pixels = _view(images, kind, level, label, rng)
-            files |= case_files(f"case{index}", pixels, condition, rng, labels=True)
-        return Fabricated(files, {"truth.json": canonical_json(truth)})
+        labels = _balanced(EXEMPLARS, rng)
+        for index, signs in enumerate(_signs(labels, condition, rng), start=1):
+            files[f"exemplars/exemplar{index}.npy"] = npy(_view(images, signs, rng))
+        named = {f"exemplar{index}": label for index, label in enumerate(labels, start=1)}
+        files["exemplars/labels.json"] = canonical_json(named)
+        truth = _balanced(cases, rng)
+        for index, signs in enumerate(_signs(truth, condition, rng), start=1):
+            files |= case_files(f"case{index}", _view(images, signs, rng), condition, rng, labels=True)
+        hidden = {f"case{index}": label for index, label in enumerate(truth, start=1)}
+        return Fabricated(files, {"truth.json": canonical_json(hidden)})
 
     def score(
         self,
@@ -92,39 +105,60 @@ def _balanced(count: int, rng: np.random.Generator) -> list[int]:
     return [int(label) for label in rng.permutation([index % 2 == 0 for index in range(count)])]
 
 
-def _view(images: Sequence[Image], kind: str, level: str, label: int, rng: np.random.Generator) -> Array:
-    """A calm view with the property of its class."""
-    sign = 1.0 if label else -1.0
-    image = compress(view(images, rng, 1.5), 0.42, 0.58)
-    image = without_waves(without_field(without_waves(without_field(image))))
-    if kind == "banding":
-        phase = 2 * np.pi * WAVE_CYCLES[level] * np.arange(COLUMNS) / COLUMNS
-        image = image + sign * 0.08 * np.cos(phase)[None, :]
-    elif kind == "tilt":
-        image = image + sign * field_part(image.shape, level, np.array([0.09, 0.09, 0.0]))
-    elif kind == "lesion":
-        image = image + _lesions(level, sign, rng)
-    else:
-        image = image + sign * _grains(int(level), GRAINS[level], rng)
-    return np.clip(image, 0.0, 1.0)
+def _signs(labels: Sequence[int], condition: Mapping[str, str], rng: np.random.Generator) -> list[Signs]:
+    """The sign of every property in every view.
+
+    The property of the condition has the class's sign. Every other one is bright in half of each class, so that it
+    tells nothing about the class, not even by accident.
+    """
+    table: list[Signs] = [{} for _ in labels]
+    for kind in classification.METHODS:
+        for level in LEVELS:
+            for label in (0, 1):
+                members = [view for view, of in zip(table, labels, strict=True) if of == label]
+                shades = rng.permutation([1.0 if index % 2 else -1.0 for index in range(len(members))])
+                for view_signs, shade in zip(members, shades, strict=True):
+                    view_signs[kind, level] = float(shade)
+    for view_signs, label in zip(table, labels, strict=True):
+        view_signs[condition["kind"], condition["level"]] = 1.0 if label else -1.0
+    return table
 
 
-def _lesions(level: str, sign: float, rng: np.random.Generator) -> Array:
-    """One disc of each size; the level's has the class's sign, the others a random one."""
-    order = sorted(DISC_RADII, key=lambda name: -DISC_RADII[name])
-    added = np.zeros((ROWS, COLUMNS))
-    for name, centre in zip(order, place_discs([DISC_RADII[name] for name in order], rng, gap=2.0), strict=True):
-        shade = sign if name == level else float(rng.choice([-1.0, 1.0]))
-        added += shade * 0.25 * disc(centre, DISC_RADII[name])
-    blurred: Array = ndimage.gaussian_filter(added, 0.4)
-    return blurred
+def _view(images: Sequence[Image], signs: Signs, rng: np.random.Generator) -> Array:
+    """A calm view that shows every property at every level, each with its sign.
+
+    So a feature other than the right one answers by chance, and only labelled exemplars tell which one is right.
+    """
+    image = compress(view(images, rng, 1.5), 0.47, 0.53)
+    lesions, near = _lesions(signs, rng)
+    image = image + lesions + _grains(signs, near, rng)
+    for _ in range(3):
+        image = without_waves(without_field(image))
+    for size in LEVELS:
+        phase = 2 * np.pi * WAVE_CYCLES[size] * np.arange(COLUMNS) / COLUMNS
+        image = image + signs["banding", size] * WAVE * np.cos(phase)[None, :]
+        image = image + field_part(image.shape, size, signs["tilt", size] * TILT * np.array([1.0, 1.0, 0.0]))
+    return image
 
 
-def _grains(side: int, count: int, rng: np.random.Generator) -> Array:
-    """Squares of 0.25 that do not touch."""
-    added = np.zeros((ROWS, COLUMNS))
-    for _ in range(count):
-        top, left = int(rng.integers(ROWS - side + 1)), int(rng.integers(COLUMNS - side + 1))
-        if not added[max(top - 1, 0) : top + side + 1, max(left - 1, 0) : left + side + 1].any():
-            added[top : top + side, left : left + side] = 0.25
+def _lesions(signs: Signs, rng: np.random.Generator) -> tuple[Array, Mask]:
+    """One disc of each size; what they add, and the pixels on and next to them."""
+    added, near = np.zeros((ROWS, COLUMNS)), np.zeros((ROWS, COLUMNS), dtype=bool)
+    centres = place_discs(list(DISC_RADII.values()), rng, gap=2.0)
+    for (size, radius), centre in zip(DISC_RADII.items(), centres, strict=True):
+        added += signs["lesion", size] * SHADE * disc(centre, radius)
+        near |= disc(centre, radius + 1.5)
+    return added, near
+
+
+def _grains(signs: Signs, near: Mask, rng: np.random.Generator) -> Array:
+    """Squares of each size that touch neither each other nor a lesion."""
+    added, taken = np.zeros((ROWS, COLUMNS)), near.copy()
+    for size, count in GRAINS.items():
+        side = int(size)
+        for _ in range(count):
+            top, left = int(rng.integers(ROWS - side + 1)), int(rng.integers(COLUMNS - side + 1))
+            if not taken[max(top - 1, 0) : top + side + 1, max(left - 1, 0) : left + side + 1].any():
+                spot = (slice(top, top + side), slice(left, left + side))
+                taken[spot], added[spot] = True, signs["grain", size] * SHADE
     return added

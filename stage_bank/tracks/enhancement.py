@@ -19,6 +19,8 @@ from stage_bank.skills import (
     decode,
     enhancement,
     field_part,
+    without_field,
+    without_waves,
 )
 from stage_bank.tracks._base import SUBMITTED, Fabricated, Image
 from stage_bank.tracks._cases import (
@@ -31,7 +33,7 @@ from stage_bank.tracks._cases import (
     npy,
     read_outputs,
 )
-from stage_bank.tracks._pixels import compress, view, without_field, without_waves
+from stage_bank.tracks._pixels import compress, view
 
 __all__ = ["EnhancementTrack"]
 
