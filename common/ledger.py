@@ -161,7 +161,7 @@ def read_ledger(path: Path) -> Iterator[Event]:
             fields = json.loads(line)
             version = fields.pop("schema_version")
             event = Event(**fields)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise LedgerError("not a ledger event", where=f"{path}, event {number}") from error
         if version != SCHEMA_VERSION:
             raise LedgerError(f"ledger schema {version!r} is not known here", where=f"{path}, event {number}")

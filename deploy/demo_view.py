@@ -26,7 +26,7 @@ REPORT_EVERY_STEPS = 10
 """Training steps between two plain lines of one site."""
 
 PRIVACY = (
-    "Differential privacy is OFF in this demonstration: the sample images come from about 15 patients, too few for a "
+    "Differential privacy is OFF in this demonstration: the sample images come from nine patients, too few for a "
     "guarantee that leaves anything to learn. Only adapter tensors leave a site, and that alone"
     " guarantees nothing."
 )

@@ -68,7 +68,7 @@ SITES: Mapping[str, _Site] = {
             "TINY": ("dicomdirtests/77654033/CR1/6154", "dicomdirtests/77654033/CR2/6247"),
             "DOSE": ("rtdose.dcm",),
         },
-        attested=("JPEG-LL.dcm", "JPEG2000_UNC.dcm", "JPGExtended.dcm"),
+        attested=("JPEG-LL.dcm", "JPEG2000_UNC.dcm"),
         truncated="RG3_J2KR.dcm",
     ),
 }
@@ -116,11 +116,11 @@ def _locate(file: str, sources: tuple[Path, ...]) -> Path:
     for folder in sources:
         if (folder / file).is_file():
             return folder / file
-    raise DataError("sample file is missing from the packages", where=file, remedy="Run `make install` again.")
+    raise DataError("sample file is missing from the packages", where=file, remedy="Run `make setup` again.")
 
 
 def _package_folders() -> tuple[Path, ...]:
     spec = importlib.util.find_spec("data_store")
     if spec is None or spec.origin is None:
-        raise DataError("the sample images are not installed", where="pydicom-data", remedy="Run `make install`.")
+        raise DataError("the sample images are not installed", where="pydicom-data", remedy="Run `make setup`.")
     return Path(pydicom.__file__).parent / "data/test_files", Path(spec.origin).parent / "data"

@@ -127,10 +127,10 @@ def _assert_disjoint() -> None:
 def _locate(source: _Source) -> Path:
     spec = importlib.util.find_spec(source.package)
     if spec is None or spec.origin is None:
-        raise DataError("public images are not installed", where=source.package, remedy="Run `make install`.")
+        raise DataError("public images are not installed", where=source.package, remedy="Run `make setup`.")
     path = Path(spec.origin).parent / source.file
     if not path.is_file():
-        raise DataError("a public image is missing from its package", where=str(path), remedy="Run `make install`.")
+        raise DataError("a public image is missing from its package", where=str(path), remedy="Run `make setup`.")
     return path
 
 

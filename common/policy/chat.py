@@ -68,7 +68,7 @@ def parse_turn(text: str) -> list[ToolCall] | None:
             request = json.loads(body)
             arguments = request["arguments"]
             language, code = arguments["language"], arguments["code"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return None
         if request.get("name") != TOOL or not isinstance(language, str) or not isinstance(code, str):
             return None

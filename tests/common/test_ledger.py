@@ -71,6 +71,14 @@ def test_truncation_is_found_against_a_checkpoint(tmp_path: Path) -> None:
         verify_ledger(path, KEY.public, expected_head=head)
 
 
+@pytest.mark.parametrize("line", ["", "[]", "{}", "1", "{" * 5, "[" * 5000, "\ufeff{}"])
+def test_a_line_that_is_no_event_is_one_error(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "ledger.jsonl"
+    path.write_text(f"{line}\n")
+    with pytest.raises(LedgerError, match="event 0"):
+        verify_ledger(path, KEY.public)
+
+
 def test_a_foreign_key_is_named(tmp_path: Path) -> None:
     written(tmp_path / "l.jsonl")
     with pytest.raises(LedgerError, match="foreign key"):

@@ -72,6 +72,7 @@ def test_malformed_turns_are_told_from_turns_without_a_call():
         '<tool_call>{"name": "execute_code", "arguments": {"language": "bash"}}</tool_call>',
         '<tool_call>{"name": "execute_code", "arguments": {"language": "bash", "code": 3}}</tool_call>',
         "<tool_call>[1]</tool_call>",
+        f"<tool_call>{'[' * 5000}</tool_call>",
         '"}}</tool_call>',
     ):
         assert parse_turn(broken) is None

@@ -90,7 +90,7 @@ def test_the_page_says_what_a_reader_must_know(run: Path) -> None:
     words = " ".join("".join(Page(write_report(run).read_text()).words).split())
     for text in (
         "Differential privacy was off",
-        "about 15 patients",
+        "nine patients",
         "not a privacy guarantee",
         "overall noninferiority",
     ):
