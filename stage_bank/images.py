@@ -20,7 +20,7 @@ from PIL import Image
 
 from common.canonical import digest_file
 from common.errors import ConfigurationError, DataError
-from stage_bank.ingest.deidentify import deidentify
+from stage_bank.deidentify.dataset import deidentify
 from stage_bank.ingest.read import read_dataset
 from stage_bank.ingest.render import render, shrink, stretch
 

@@ -16,8 +16,8 @@ from pydicom.dataset import FileDataset
 from pydicom.uid import MediaStorageDirectoryStorage
 
 from common.errors import DataError
+from stage_bank.deidentify.dataset import MODALITIES, deidentify
 from stage_bank.ingest.decode import frame_count
-from stage_bank.ingest.deidentify import MODALITIES, deidentify
 from stage_bank.ingest.identifiers import collect_identifiers
 from stage_bank.ingest.identity import Identity, conflicts, pseudonym, read_identity
 from stage_bank.ingest.quiet import quiet

@@ -14,8 +14,8 @@ from pydicom.sequence import Sequence
 from pydicom.uid import DeflatedExplicitVRLittleEndian
 
 from common.errors import DataError
-from stage_bank.ingest import deidentify, ingest_folder
-from stage_bank.ingest.deidentify import remap_uid
+from stage_bank.deidentify import deidentify, remap_uid
+from stage_bank.ingest import ingest_folder
 from tests.stage_bank.dicom_files import KEY, ct, picture, write
 
 TEXTS = [
