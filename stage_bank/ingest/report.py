@@ -52,6 +52,13 @@ class Reason(StrEnum):
     SEVERAL_PATIENTS = "several patient IDs in one file"
     CONFLICT = "patient ID belongs to different names, birth dates or sexes"
     SHARED_STUDY = "study is shared by several patient IDs"
+    NO_TABLE = "kind of object that no allow-list covers"
+    DOCUMENT = "encapsulated document"
+    NO_CONTENT = "structured report without coded or numeric content that may be kept"
+    NO_TEXT_SEARCH = "may show burned-in text and no text search (tesseract) is installed"
+    TEXT_SEARCH_FAILED = "the search for burned-in text failed or took too long"
+    TEXT = "burned-in text that cannot be blanked"
+    HEAD = "volume of a head whose face cannot be removed"
 
 
 @dataclass(frozen=True)
