@@ -23,6 +23,7 @@ from stage_bank.bank import StageBank
 from stage_bank.fabrication import Fabricator, random_condition
 from stage_bank.ingest import PatientImage, ingest_folder
 from stage_bank.isolation import PatientWall
+from stage_bank.picture import Picture
 from stage_bank.state import TrainingState
 
 __all__ = ["BuiltBank", "build_bank", "open_bank"]
@@ -61,7 +62,7 @@ class Patient:
     """One patient's pictures under the site's pseudonym."""
 
     name: str
-    images: list[np.ndarray]
+    pictures: list[Picture]
 
 
 def open_bank(config: SiteConfig) -> StageBank | None:
@@ -136,7 +137,7 @@ def _states(config: SiteConfig, images: tuple[PatientImage, ...], sandbox: Sandb
         track = min(cells, key=lambda track: made[track])
         rng = np.random.default_rng([config.bank.seed, index])
         patient = patients[index % len(patients)]
-        maker = Fabricator(track, random_condition(track, rng), patient.images, patient.name, rng, sandbox, replayer)
+        maker = Fabricator(track, random_condition(track, rng), patient.pictures, patient.name, rng, sandbox, replayer)
         misses[track] += 1
         if maker.admissible:
             for focus, outcome in islice(cells[track], STATES_PER_CONDITION):
@@ -152,10 +153,10 @@ def _states(config: SiteConfig, images: tuple[PatientImage, ...], sandbox: Sandb
 
 
 def _by_patient(images: tuple[PatientImage, ...]) -> list[Patient]:
-    grouped: dict[str, list[np.ndarray]] = {}
+    grouped: dict[str, list[Picture]] = {}
     for image in images:
-        grouped.setdefault(image.patient, []).append(image.pixels)
-    return [Patient(name, pixels) for name, pixels in grouped.items()]
+        grouped.setdefault(image.patient, []).append(Picture(image.pixels, facts={"modality": image.modality}))
+    return [Patient(name, pictures) for name, pictures in grouped.items()]
 
 
 def _site_secret(path: Path) -> bytes:

@@ -119,8 +119,8 @@ def _cold_start(arguments: argparse.Namespace) -> int:
 
     sandbox = open_toolkit_sandbox(SigningKey.generate())
     try:
-        images = [image.pixels for image in public_images("demonstrations")]
-        shown = list(demonstrations(images, sandbox, count=arguments.demonstrations, seed=arguments.seed))
+        pictures = [image.picture for image in public_images("demonstrations")]
+        shown = list(demonstrations(pictures, sandbox, count=arguments.demonstrations, seed=arguments.seed))
     finally:
         sandbox.close()
     print(f"cold start: {len(shown)} demonstrations", flush=True)

@@ -124,7 +124,7 @@ def _admitted(
     condition = next(conditions)
     for _ in range(ATTEMPTS_PER_CELL):
         image = images[int(rng.integers(len(images)))]
-        maker = Fabricator(track, condition, [image.pixels], f"public-{image.source_digest[:16]}", rng, sandbox)
+        maker = Fabricator(track, condition, [image.picture], f"public-{image.source_digest[:16]}", rng, sandbox)
         state = maker.state(Focus.E2E, outcome, rng)
         if state is not None:
             return state

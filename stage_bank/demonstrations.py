@@ -21,9 +21,10 @@ from common.stages import Focus, Outcome, Track
 from rubrics.replay import Replayer
 from stage_bank.environment import observe
 from stage_bank.fabrication import Fabricator, random_condition
+from stage_bank.picture import Picture
 from stage_bank.scripts import Habit, script
 from stage_bank.state import TrainingState
-from stage_bank.tracks import TRACKS, Image
+from stage_bank.tracks import TRACKS
 
 __all__ = ["OPTION_OF_FACET", "SHARE_OF_HABITS", "SHARE_SHOWN", "Demonstration", "demonstrations", "shown_units"]
 
@@ -100,24 +101,24 @@ def demonstrated_choice(
 
 
 def demonstrations(
-    images: Sequence[Image],
+    pictures: Sequence[Picture],
     sandbox: Sandbox,
     *,
     count: int,
     seed: int,
     tracks: Sequence[Track] = tuple(TRACKS),
 ) -> Iterator[Demonstration]:
-    """Make demonstrations on public images, over all tracks, focuses and outcomes in turn.
+    """Make demonstrations on public pictures, over all tracks, focuses and outcomes in turn.
 
     Args:
-        images: float32 in [0, 1]; public, and held by no site and no suite.
+        pictures: public, and held by no site and no suite.
         sandbox: where everything runs.
         count: how many.
         seed: decides conditions, views, choices and habits.
         tracks: task families.
 
     Raises:
-        DataError: no image is usable.
+        DataError: no picture is usable.
         SandboxError: the sandbox broke.
     """
     rng = np.random.default_rng(seed)
@@ -128,7 +129,7 @@ def demonstrations(
     made = 0
     while made < count:
         track = next(turns)
-        fabricator = _fabricator(track, images, sandbox, replayer, rng)
+        fabricator = _fabricator(track, pictures, sandbox, replayer, rng)
         for focus, outcome in islice(cells[track], min(PER_PATIENT, count - made)):
             yield _demonstrate(fabricator.draft(focus, outcome, rng), shown, sandbox, rng)
             made += 1
@@ -140,15 +141,15 @@ def _cells(tracks: Sequence[Track]) -> dict[Track, Iterator[tuple[Focus, Outcome
 
 
 def _fabricator(
-    track: Track, images: Sequence[Image], sandbox: Sandbox, replayer: Replayer, rng: np.random.Generator
+    track: Track, pictures: Sequence[Picture], sandbox: Sandbox, replayer: Replayer, rng: np.random.Generator
 ) -> Fabricator:
     for _ in range(ATTEMPTS):
-        image = images[int(rng.integers(len(images)))]
+        picture = pictures[int(rng.integers(len(pictures)))]
         condition = random_condition(track, rng)
-        fabricator = Fabricator(track, condition, [image], "public", rng, sandbox, replayer)
+        fabricator = Fabricator(track, condition, [picture], "public", rng, sandbox, replayer)
         if fabricator.admissible:
             return fabricator
-    raise DataError(f"no demonstration could be made for {track.value}", remedy="Give more or larger images.")
+    raise DataError(f"no demonstration could be made for {track.value}", remedy="Give more or larger pictures.")
 
 
 def _demonstrate(

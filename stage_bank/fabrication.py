@@ -20,11 +20,12 @@ from rubrics.layout import cases_of
 from rubrics.replay import Replayer, View
 from rubrics.training import training_reward
 from stage_bank.handoffs import Workshop, handoff_commands
+from stage_bank.picture import Picture
 from stage_bank.prompts import user_prompt
 from stage_bank.scripts import Script, oracle_commands
 from stage_bank.state import TrainingState
 from stage_bank.tasks import hidden_files, task_file, task_of
-from stage_bank.tracks import TRACKS, Image
+from stage_bank.tracks import TRACKS, UnfitPictures
 
 __all__ = ["ADMISSION", "CASES", "Fabricator", "fabricate_state", "random_condition"]
 
@@ -46,21 +47,21 @@ class Fabricator:
     Args:
         track: task family.
         condition: facet to value.
-        images: at least one image of the patient, float32 in [0, 1].
+        pictures: at least one picture of the patient.
         patient: pseudonym of the patient; stays beside the state, never in it.
         rng: decides both views.
         sandbox: where handoffs and the admission check run.
         replayer: re-runs of the admission check; its own when left out.
 
     Raises:
-        DataError: no usable image, or an unknown condition.
+        DataError: an unknown condition.
     """
 
     def __init__(
         self,
         track: Track,
         condition: Mapping[str, str],
-        images: Sequence[Image],
+        pictures: Sequence[Picture],
         patient: str,
         rng: np.random.Generator,
         sandbox: Sandbox,
@@ -71,12 +72,16 @@ class Fabricator:
         self._patient = patient
         self._sandbox = sandbox
         self._replayer = replayer or Replayer(sandbox)
-        self._first, self._second = (self._view(images, rng) for _ in range(2))
-        self._workshop = Workshop(self._first.files, sandbox)
         self._admissible: bool | None = None
+        try:
+            self._first, self._second = (self._view(pictures, rng) for _ in range(2))
+        except UnfitPictures:
+            self._first = self._second = View({}, {})
+            self._admissible = False
+        self._workshop = Workshop(self._first.files, sandbox)
 
-    def _view(self, images: Sequence[Image], rng: np.random.Generator) -> View:
-        fabricated = TRACKS[self._track].fabricate(images, self._condition, rng, CASES)
+    def _view(self, pictures: Sequence[Picture], rng: np.random.Generator) -> View:
+        fabricated = TRACKS[self._track].fabricate(pictures, self._condition, rng, CASES)
         task = task_file(self._track, Focus.E2E, cases_of(fabricated.files))
         return View({**fabricated.files, "task.json": task}, fabricated.references)
 
@@ -130,7 +135,7 @@ class Fabricator:
 
     @property
     def admissible(self) -> bool:
-        """Whether these pixels carry the task: tried once, end to end, from a clean start.
+        """Whether these pictures carry the task: tried once, end to end, from a clean start.
 
         Raises:
             SandboxError: the sandbox broke.
@@ -175,7 +180,7 @@ def fabricate_state(
     focus: Focus,
     outcome: Outcome,
     condition: Mapping[str, str],
-    images: Sequence[Image],
+    pictures: Sequence[Picture],
     patient: str,
     rng: np.random.Generator,
     sandbox: Sandbox,
@@ -187,7 +192,7 @@ def fabricate_state(
         focus: stage practised, or E2E.
         outcome: how the earlier stages went.
         condition: facet to value, all facets present.
-        images: at least one image of one patient, float32 in [0, 1].
+        pictures: at least one picture of one patient.
         patient: pseudonym of the patient.
         rng: decides views and handoff.
         sandbox: where handoff and admission check run.
@@ -196,7 +201,7 @@ def fabricate_state(
         The state, or `None` when it is not admitted: draw another condition or view.
 
     Raises:
-        DataError: no usable image, or an unknown condition.
+        DataError: an unknown condition.
         SandboxError: the sandbox broke.
     """
-    return Fabricator(track, condition, images, patient, rng, sandbox).state(focus, outcome, rng)
+    return Fabricator(track, condition, pictures, patient, rng, sandbox).state(focus, outcome, rng)

@@ -23,6 +23,7 @@ from common.errors import ConfigurationError, DataError
 from stage_bank.deidentify.dataset import deidentify
 from stage_bank.ingest.read import read_dataset
 from stage_bank.ingest.render import render, shrink, stretch
+from stage_bank.picture import Picture
 
 __all__ = ["SPLITS", "PublicImage", "Split", "public_images"]
 
@@ -45,6 +46,11 @@ class PublicImage:
     source: str
     source_digest: str
     pixels: NDArray[np.float32]
+
+    @property
+    def picture(self) -> Picture:
+        """The picture as fabrication takes it."""
+        return Picture(self.pixels)
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from common.stages import Focus, Outcome, Track
 from rubrics import Replayer
 from stage_bank.fabrication import Fabricator, random_condition
 from stage_bank.images import public_images
+from stage_bank.picture import Picture
 from stage_bank.state import TrainingState
 from stage_bank.toolkit import open_toolkit_sandbox
-from stage_bank.tracks import Image
 
 MakeState = Callable[..., TrainingState]
 
@@ -38,12 +38,12 @@ def replayer(toolkit_sandbox: Sandbox) -> Replayer:
 
 
 @pytest.fixture(scope="session")
-def pictures() -> list[Image]:
-    return [image.pixels for image in public_images("demonstrations")]
+def pictures() -> list[Picture]:
+    return [image.picture for image in public_images("demonstrations")]
 
 
 @pytest.fixture(scope="session")
-def fabricator(toolkit_sandbox: Sandbox, replayer: Replayer, pictures: list[Image]) -> Callable[..., Fabricator]:
+def fabricator(toolkit_sandbox: Sandbox, replayer: Replayer, pictures: list[Picture]) -> Callable[..., Fabricator]:
     """`fabricator(track, **facets)`: admissible pixels under a condition with these facets, made once."""
     made: dict[object, Fabricator] = {}
 

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from common.errors import DataError
 from common.stages import Track
+from stage_bank.picture import Picture
 
-__all__ = ["BATCH", "PILOT", "SUBMITTED", "Fabricated", "Image", "TrackSpec"]
-
-Image = npt.NDArray[np.float32]
-"""One greyscale image, float32 in [0, 1], bright means bright."""
+__all__ = ["BATCH", "PILOT", "SUBMITTED", "Fabricated", "TrackSpec", "UnfitPictures"]
 
 SUBMITTED = "agents_outputs"
 """Folder of the delivered outputs (`bat submit`), in the requested orientation or label scheme."""
@@ -24,6 +22,10 @@ BATCH = "process/batch"
 
 PILOT = "process/pilot"
 """Folder of the pilot case before delivery (`bat pilot`)."""
+
+
+class UnfitPictures(DataError):
+    """None of the pictures has a view that can carry the task; others of the same patient may."""
 
 
 @dataclass(frozen=True)
@@ -66,18 +68,19 @@ class TrackSpec(Protocol):
         """
 
     def fabricate(
-        self, images: Sequence[Image], condition: Mapping[str, str], rng: np.random.Generator, cases: int
+        self, pictures: Sequence[Picture], condition: Mapping[str, str], rng: np.random.Generator, cases: int
     ) -> Fabricated:
-        """Make cases on seeded views of the given images.
+        """Make cases on seeded views of the given pictures.
 
         Args:
-            images: at least one real image of one patient, two dimensions, any size.
+            pictures: at least one real picture of one patient.
             condition: facet to value, all facets present.
             rng: decides views, lesions, noise and faults.
             cases: how many cases, at least 2; they are named `case1`, `case2`, ...
 
         Raises:
-            DataError: no usable image, or a facet or value is unknown.
+            UnfitPictures: no view of these pictures can carry the task.
+            DataError: a facet or value is unknown.
         """
 
     def score(

@@ -8,34 +8,34 @@ import numpy as np
 import numpy.typing as npt
 from scipy import ndimage
 
-from common.errors import DataError
+from stage_bank.picture import Picture
 from stage_bank.skills import COLUMNS, ROWS, Array
-from stage_bank.tracks._base import Image
+from stage_bank.tracks._base import UnfitPictures
 
 __all__ = ["Mask", "compress", "disc", "place_discs", "view"]
 
 Mask = npt.NDArray[np.bool_]
-SHAPE = (ROWS, COLUMNS)
 TRIES = 12
 """Crops drawn before the liveliest is taken, so that a view is not bare background."""
 
+SEARCHES = 8
+"""How often as many crops are drawn before no crop of the pictures is said to fit."""
 
-def view(images: Sequence[Image], rng: np.random.Generator, blur: float) -> Array:
-    """One seeded view: a crop of one image, flipped, resized to 64 by 48, blurred, stretched to [0, 1].
+
+def view(pictures: Sequence[Picture], rng: np.random.Generator, blur: float, *, clear: bool = False) -> Array:
+    """One seeded view: a crop of one picture, flipped, resized to 64 by 48, blurred, stretched to [0, 1].
 
     Args:
-        images: real images, any size, float in [0, 1].
-        rng: decides image, crop and flips.
-        blur: Gaussian sigma in output pixels; takes the image's own noise away.
+        pictures: real pictures of one patient.
+        rng: decides picture, crop and flips.
+        blur: Gaussian sigma in output pixels; takes the picture's own noise away.
+        clear: whether crops that show any of the picture's own findings are out of the question, so that none of them
+            is covered by something fabricated or counted as wrongly found.
 
     Raises:
-        DataError: no two-dimensional finite image with structure among them.
+        UnfitPictures: no two-dimensional finite picture with structure among them, or no crop that is clear.
     """
-    usable = [image for image in images if image.ndim == 2 and min(image.shape) >= 8 and np.isfinite(image).all()]
-    if not usable:
-        raise DataError("no usable image", remedy="give two-dimensional finite images of at least 8 by 8 pixels")
-    windows = [_window(usable[int(rng.integers(len(usable)))], rng) for _ in range(TRIES)]
-    crop = max((_resampled(window) for window in windows), key=lambda array: float(array.std()))
+    crop = max(_windows(pictures, rng, clear=clear), key=lambda array: float(array.std()))
     if rng.random() < 0.5:
         crop = crop[:, ::-1]
     if rng.random() < 0.5:
@@ -43,21 +43,42 @@ def view(images: Sequence[Image], rng: np.random.Generator, blur: float) -> Arra
     crop = ndimage.gaussian_filter(crop, blur, mode="nearest")
     low, high = np.percentile(crop, [2.0, 98.0])
     if high - low < 1e-3:
-        raise DataError("image without structure", remedy="leave out blank images")
+        raise UnfitPictures("picture without structure", remedy="leave out blank pictures")
     stretched: Array = np.clip((crop - low) / (high - low), 0.0, 1.0)
     return stretched
 
 
-def _window(image: Image, rng: np.random.Generator) -> Image:
+def _windows(pictures: Sequence[Picture], rng: np.random.Generator, *, clear: bool) -> list[Array]:
+    """Some resized crops that may be used, drawn from all pictures."""
+    for _ in range(SEARCHES):
+        drawn = [pictures[int(rng.integers(len(pictures)))] for _ in range(TRIES)] if pictures else []
+        places = [(picture, _window(picture.pixels, rng)) for picture in drawn if picture.pixels.ndim == 2]
+        if clear:
+            places = [(picture, place) for picture, place in places if not _marked(picture, place)]
+        crops = [_resampled(picture.pixels[place]) for picture, place in places]
+        usable = [crop for crop in crops if np.isfinite(crop).all()]
+        if usable:
+            return usable
+    raise UnfitPictures(
+        "no usable view",
+        remedy="give finite pictures of two dimensions; lesions are only put where the site's reference marks nothing",
+    )
+
+
+def _marked(picture: Picture, place: tuple[slice, slice]) -> bool:
+    return picture.findings is not None and bool(picture.findings[place].any())
+
+
+def _window(image: npt.NDArray[np.float32], rng: np.random.Generator) -> tuple[slice, slice]:
     """A crop of 60 to 100 % of the largest window with the sides' ratio of a case."""
     rows, columns = image.shape
     unit = min(rows / ROWS, columns / COLUMNS) * rng.uniform(0.6, 1.0)
     height, width = max(int(unit * ROWS), 4), max(int(unit * COLUMNS), 3)
     top, left = int(rng.integers(rows - height + 1)), int(rng.integers(columns - width + 1))
-    return image[top : top + height, left : left + width]
+    return slice(top, top + height), slice(left, left + width)
 
 
-def _resampled(window: Image) -> Array:
+def _resampled(window: npt.NDArray[np.float32]) -> Array:
     """A window resized to the case grid: block means first (against aliasing), then linear interpolation."""
     factor = max(min(window.shape[0] // ROWS, window.shape[1] // COLUMNS), 1)
     rows, columns = window.shape[0] // factor, window.shape[1] // factor
@@ -90,7 +111,7 @@ def place_discs(radii: Sequence[float], rng: np.random.Generator, gap: float = 5
     """Centres, in pixels, of discs that lie inside the image and do not touch.
 
     Raises:
-        DataError: the discs do not fit.
+        UnfitPictures: the discs do not fit.
     """
     for _ in range(200):
         centres: list[tuple[int, int]] = []
@@ -103,4 +124,6 @@ def place_discs(radii: Sequence[float], rng: np.random.Generator, gap: float = 5
             centres.append(centre)
         if len(centres) == len(radii):
             return centres
-    raise DataError("discs do not fit into the view", where=f"radii {list(radii)}", remedy="use fewer or smaller ones")
+    raise UnfitPictures(
+        "discs do not fit into the view", where=f"radii {list(radii)}", remedy="use fewer or smaller ones"
+    )

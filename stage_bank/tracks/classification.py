@@ -10,6 +10,7 @@ import numpy as np
 from common.canonical import canonical_json
 from common.stages import Track
 from rubrics.metrics import above_chance, balanced_accuracy
+from stage_bank.picture import Picture
 from stage_bank.skills import (
     COLUMNS,
     LEVELS,
@@ -21,7 +22,7 @@ from stage_bank.skills import (
     without_field,
     without_waves,
 )
-from stage_bank.tracks._base import SUBMITTED, Fabricated, Image
+from stage_bank.tracks._base import SUBMITTED, Fabricated
 from stage_bank.tracks._cases import (
     case_files,
     check_condition,
@@ -63,19 +64,19 @@ class ClassificationTrack:
         return common_choice(classification.METHODS, condition)
 
     def fabricate(
-        self, images: Sequence[Image], condition: Mapping[str, str], rng: np.random.Generator, cases: int
+        self, pictures: Sequence[Picture], condition: Mapping[str, str], rng: np.random.Generator, cases: int
     ) -> Fabricated:
         """See `TrackSpec.fabricate`."""
         check_condition(self.facets, condition)
         files: dict[str, bytes] = {}
         labels = _balanced(EXEMPLARS, rng)
         for index, signs in enumerate(_signs(labels, condition, rng), start=1):
-            files[f"exemplars/exemplar{index}.npy"] = npy(_view(images, signs, rng))
+            files[f"exemplars/exemplar{index}.npy"] = npy(_view(pictures, signs, rng))
         named = {f"exemplar{index}": label for index, label in enumerate(labels, start=1)}
         files["exemplars/labels.json"] = canonical_json(named)
         truth = _balanced(cases, rng)
         for index, signs in enumerate(_signs(truth, condition, rng), start=1):
-            files |= case_files(f"case{index}", _view(images, signs, rng), condition, rng, labels=True)
+            files |= case_files(f"case{index}", _view(pictures, signs, rng), condition, rng, labels=True)
         hidden = {f"case{index}": label for index, label in enumerate(truth, start=1)}
         return Fabricated(files, {"truth.json": canonical_json(hidden)})
 
@@ -124,12 +125,12 @@ def _signs(labels: Sequence[int], condition: Mapping[str, str], rng: np.random.G
     return table
 
 
-def _view(images: Sequence[Image], signs: Signs, rng: np.random.Generator) -> Array:
+def _view(pictures: Sequence[Picture], signs: Signs, rng: np.random.Generator) -> Array:
     """A calm view that shows every property at every level, each with its sign.
 
     So a feature other than the right one answers by chance, and only labelled exemplars tell which one is right.
     """
-    image = compress(view(images, rng, 1.5), 0.47, 0.53)
+    image = compress(view(pictures, rng, 1.5), 0.47, 0.53)
     lesions, near = _lesions(signs, rng)
     image = image + lesions + _grains(signs, near, rng)
     for _ in range(3):

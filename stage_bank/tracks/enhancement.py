@@ -10,6 +10,7 @@ import numpy as np
 from common.canonical import canonical_json
 from common.stages import Track
 from rubrics.metrics import relative_gain, ssim
+from stage_bank.picture import Picture
 from stage_bank.skills import (
     COLUMNS,
     ROWS,
@@ -22,7 +23,7 @@ from stage_bank.skills import (
     without_field,
     without_waves,
 )
-from stage_bank.tracks._base import SUBMITTED, Fabricated, Image
+from stage_bank.tracks._base import SUBMITTED, Fabricated
 from stage_bank.tracks._cases import (
     case_files,
     check_condition,
@@ -53,7 +54,7 @@ class EnhancementTrack:
         return common_choice(enhancement.METHODS, condition)
 
     def fabricate(
-        self, images: Sequence[Image], condition: Mapping[str, str], rng: np.random.Generator, cases: int
+        self, pictures: Sequence[Picture], condition: Mapping[str, str], rng: np.random.Generator, cases: int
     ) -> Fabricated:
         """See `TrackSpec.fabricate`."""
         check_condition(self.facets, condition)
@@ -62,7 +63,7 @@ class EnhancementTrack:
         references: dict[str, bytes] = {}
         for index in range(1, cases + 1):
             name = f"case{index}"
-            clean = _clean(images, rng)
+            clean = _clean(pictures, rng)
             files |= case_files(name, _spoil(clean, condition["kind"], condition["level"], rng), condition, rng)
             untouched = loaded(files, name, condition)
             best = enhancement.process(untouched, choice["method"], choice["level"])
@@ -93,9 +94,9 @@ def _score(output: Output, name: str, references: Mapping[str, bytes]) -> float 
     return relative_gain(ssim(output, clean), scale["untouched"], scale["reference"])
 
 
-def _clean(images: Sequence[Image], rng: np.random.Generator) -> Array:
+def _clean(pictures: Sequence[Picture], rng: np.random.Generator) -> Array:
     """A view between 0.25 and 0.7 without the slow fields and column waves that the artefacts use."""
-    image = compress(view(images, rng, 0.7), 0.25, 0.7)
+    image = compress(view(pictures, rng, 0.7), 0.25, 0.7)
     for _ in range(3):
         image = np.exp(without_field(np.log(np.clip(image, 0.15, 0.8))))
         image = without_waves(image * (0.7 / image.max()))

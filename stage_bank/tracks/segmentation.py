@@ -11,8 +11,9 @@ from scipy import ndimage
 from common.canonical import canonical_json
 from common.stages import Track
 from rubrics.metrics import dice
+from stage_bank.picture import Picture
 from stage_bank.skills import COLUMNS, Array, Output, decode, encode, segmentation
-from stage_bank.tracks._base import SUBMITTED, Fabricated, Image
+from stage_bank.tracks._base import SUBMITTED, Fabricated
 from stage_bank.tracks._cases import (
     case_files,
     check_condition,
@@ -33,7 +34,8 @@ LEAST_REFERENCE = 0.5
 class SegmentationTrack:
     """Find inserted lesions whose mask is known by construction.
 
-    Real tissue is compressed to a narrow band of grey values first, so that no real structure is taken for a lesion.
+    Real tissue is compressed to a narrow band of grey values first, so that no real structure is taken for a lesion; no
+    view shows what the site's own reference marks.
     """
 
     track = Track.SEGMENTATION
@@ -45,7 +47,7 @@ class SegmentationTrack:
         return common_choice(segmentation.METHODS, condition)
 
     def fabricate(
-        self, images: Sequence[Image], condition: Mapping[str, str], rng: np.random.Generator, cases: int
+        self, pictures: Sequence[Picture], condition: Mapping[str, str], rng: np.random.Generator, cases: int
     ) -> Fabricated:
         """See `TrackSpec.fabricate`."""
         check_condition(self.facets, condition)
@@ -54,7 +56,7 @@ class SegmentationTrack:
         references: dict[str, bytes] = {}
         for index in range(1, cases + 1):
             name = f"case{index}"
-            pixels, mask = _insert(view(images, rng, 1.5), condition["kind"], condition["level"], rng)
+            pixels, mask = _insert(view(pictures, rng, 1.5, clear=True), condition["kind"], condition["level"], rng)
             files |= case_files(name, pixels, condition, rng)
             best = segmentation.process(loaded(files, name, condition), choice["method"], choice["level"])
             references[f"{name}/lesion.nii.gz"] = encode(self.track, mask)

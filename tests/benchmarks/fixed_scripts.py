@@ -25,11 +25,12 @@ from common.stages import Focus, Outcome, Track
 from rubrics import Replayer, collect_evidence, evaluate, training_reward
 from stage_bank.fabrication import Fabricator
 from stage_bank.images import public_images
+from stage_bank.picture import Picture
 from stage_bank.scripts import Habit, Script, fixed_scripts, oracle_commands, random_commands
 from stage_bank.state import TrainingState
 from stage_bank.tasks import task_of
 from stage_bank.toolkit import open_toolkit_sandbox
-from stage_bank.tracks import TRACKS, Image
+from stage_bank.tracks import TRACKS
 
 GOAL = 0.65
 FIRST_STATES = 3
@@ -116,7 +117,7 @@ def conditions(track: Track, rng: np.random.Generator) -> Iterator[dict[str, str
 
 
 def fabricators(
-    track: Track, count: int, images: Sequence[Image], rng: np.random.Generator, sandbox: Sandbox, replayer: Replayer
+    track: Track, count: int, images: Sequence[Picture], rng: np.random.Generator, sandbox: Sandbox, replayer: Replayer
 ) -> list[Fabricator]:
     """Admissible pixels for each of `count` balanced conditions."""
     made = []
@@ -188,7 +189,7 @@ def main() -> None:
     sandbox = open_toolkit_sandbox(key)
     replayer = Replayer(sandbox, capacity=1 << 17)
     rng = np.random.default_rng(arguments.seed)
-    images = [image.pixels for image in public_images("demonstrations")]
+    images = [image.picture for image in public_images("demonstrations")]
     rows = []
     print(f"{'track':<15} {'focus':<5} {'measure':<8} {'oracle':>7} {'fixed':>7} {'random':>7} {'ratio':>7} {'s':>5}")
     for track in TRACKS:

@@ -66,7 +66,7 @@ def shown(work: Path, count: int, sandbox: Sandbox) -> Sequence[Demonstration]:
     """The demonstrations."""
     file = work / f"demonstrations-{count}.pickle"
     if not file.exists():
-        images = [image.pixels for image in public_images("demonstrations")]
+        images = [image.picture for image in public_images("demonstrations")]
         file.write_bytes(pickle.dumps(list(demonstrations(images, sandbox, count=count, seed=1))))
     found: Sequence[Demonstration] = pickle.loads(file.read_bytes())
     return found

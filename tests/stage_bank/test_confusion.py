@@ -12,6 +12,7 @@ import pytest
 
 from common.stages import Track
 from stage_bank.fabrication import ADMISSION, CASES, random_condition
+from stage_bank.picture import Picture
 from stage_bank.skills import (
     FILE_NAMES,
     LEVELS,
@@ -25,7 +26,7 @@ from stage_bank.skills import (
     run_case,
 )
 from stage_bank.skills.workspace import write_bytes, write_json
-from stage_bank.tracks import BATCH, TRACKS, Fabricated, Image
+from stage_bank.tracks import BATCH, TRACKS, Fabricated
 
 WRONG_ROUTE, WRONG_LEVEL, LEAST_ADMITTED = 0.35, 0.75, 0.5
 """Most that a wrong method or polarity, and a wrong level, may be worth; least share of views that carry the task."""
@@ -56,7 +57,7 @@ def wrongness(plan: Pipeline, right: Mapping[str, str]) -> str:
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("track", list(TRACKS))
-def test_only_the_right_choice_earns(track: Track, level: str, pictures: list[Image], tmp_path: Path) -> None:
+def test_only_the_right_choice_earns(track: Track, level: str, pictures: list[Picture], tmp_path: Path) -> None:
     rng = np.random.default_rng(int(level))
     options = TRACKS[track].options
     plans = [Pipeline(*choice) for choice in itertools.product(*(options[o] for o in ("method", "polarity", "level")))]

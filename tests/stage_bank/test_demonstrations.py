@@ -17,14 +17,15 @@ from stage_bank.demonstrations import (
 )
 from stage_bank.environment import OBSERVATION_CHARACTERS
 from stage_bank.fabrication import random_condition
+from stage_bank.picture import Picture
 from stage_bank.scripts import Habit
-from stage_bank.tracks import TRACKS, Image
+from stage_bank.tracks import TRACKS
 
 ALL = tuple(TRACKS)
 
 
 @pytest.fixture(scope="module")
-def shown(toolkit_sandbox: Sandbox, pictures: list[Image]) -> list[Demonstration]:
+def shown(toolkit_sandbox: Sandbox, pictures: list[Picture]) -> list[Demonstration]:
     return list(demonstrations(pictures, toolkit_sandbox, count=72, seed=4))
 
 
@@ -82,7 +83,7 @@ def test_prompts_say_nothing_of_the_condition(shown: list[Demonstration]) -> Non
     assert {one.prompt for one in shown} == {f"track {t} stage {f}" for t, f in itertools.product(ALL, Focus)}
 
 
-def test_equal_seeds_give_equal_demonstrations(toolkit_sandbox: Sandbox, pictures: list[Image]) -> None:
+def test_equal_seeds_give_equal_demonstrations(toolkit_sandbox: Sandbox, pictures: list[Picture]) -> None:
     tracks = (Track.ENHANCEMENT,)
     first, second = (list(demonstrations(pictures, toolkit_sandbox, count=10, seed=8, tracks=tracks)) for _ in range(2))
     assert first == second

@@ -14,15 +14,16 @@ from rubrics import Replayer
 from rubrics.artifacts import read_pipeline
 from rubrics.layout import BATCH, PILOT, SETUP, SUBMITTED, is_input
 from stage_bank.fabrication import Fabricator, fabricate_state, random_condition
+from stage_bank.picture import Picture
 from stage_bank.prompts import SYSTEM_PROMPT, messages, user_prompt
 from stage_bank.state import TrainingState
 from stage_bank.tasks import task_of
-from stage_bank.tracks import TRACKS, Image
+from stage_bank.tracks import TRACKS
 
 MakeState = Callable[..., TrainingState]
 
 
-def test_equal_seeds_give_equal_states(toolkit_sandbox: Sandbox, pictures: list[Image]) -> None:
+def test_equal_seeds_give_equal_states(toolkit_sandbox: Sandbox, pictures: list[Picture]) -> None:
     condition = {"kind": "stripe", "polarity": "inverted", "level": "2", "fault": "axes", "deliver": "flip"}
     states = [
         fabricate_state(
@@ -121,14 +122,14 @@ def test_pixels_that_do_not_show_the_condition_are_not_admitted(toolkit_sandbox:
     rng = np.random.default_rng(0)
     try:
         state = fabricate_state(
-            Track.ENHANCEMENT, Focus.S1, Outcome.SUCCESS, condition, [flat], "patient", rng, toolkit_sandbox
+            Track.ENHANCEMENT, Focus.S1, Outcome.SUCCESS, condition, [Picture(flat)], "patient", rng, toolkit_sandbox
         )
     except DataError:
         return
     assert state is None or task_of(state).right["method"] == "smooth"
 
 
-def test_unknown_facets_are_refused(toolkit_sandbox: Sandbox, pictures: list[Image]) -> None:
+def test_unknown_facets_are_refused(toolkit_sandbox: Sandbox, pictures: list[Picture]) -> None:
     condition = {"kind": "fog", "polarity": "normal", "level": "1", "fault": "none", "deliver": "keep"}
     with pytest.raises(DataError, match="unknown kind"):
         fabricate_state(
@@ -144,7 +145,7 @@ def test_unknown_facets_are_refused(toolkit_sandbox: Sandbox, pictures: list[Ima
 
 
 def test_most_pixels_are_admitted_and_so_are_their_states(
-    toolkit_sandbox: Sandbox, replayer: Replayer, pictures: list[Image]
+    toolkit_sandbox: Sandbox, replayer: Replayer, pictures: list[Picture]
 ) -> None:
     rng = np.random.default_rng(11)
     for track in TRACKS:
@@ -163,7 +164,7 @@ def test_most_pixels_are_admitted_and_so_are_their_states(
 
 
 def test_a_state_is_made_in_a_fraction_of_a_second(
-    toolkit_sandbox: Sandbox, replayer: Replayer, pictures: list[Image]
+    toolkit_sandbox: Sandbox, replayer: Replayer, pictures: list[Picture]
 ) -> None:
     rng = np.random.default_rng(12)
     began = time.monotonic()

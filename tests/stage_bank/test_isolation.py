@@ -19,6 +19,7 @@ from common.stages import Focus, Outcome, Track
 from stage_bank.fabrication import Fabricator, random_condition
 from stage_bank.isolation import PatientWall, _parts
 from stage_bank.needles import NeedleIndex
+from stage_bank.picture import Picture
 from stage_bank.prompts import user_prompt
 from stage_bank.public_words import mask_public
 from stage_bank.state import TrainingState
@@ -224,7 +225,7 @@ def test_fabricated_states_hold_public_words_only(track, sandbox):
     rng = np.random.default_rng(5)
     ramp = np.add.outer(np.linspace(0, 1, 96), np.linspace(0, 1, 96)).astype(np.float32) / 2
     image = np.clip(ramp + 0.1 * rng.random((96, 96), dtype=np.float32), 0, 1)
-    maker = Fabricator(track, random_condition(track, rng), [image], "ab" * 16, rng, sandbox)
+    maker = Fabricator(track, random_condition(track, rng), [Picture(image)], "ab" * 16, rng, sandbox)
     for focus, outcome in [(Focus.E2E, Outcome.FAILURE), (Focus.S2, Outcome.RECOVERY), (Focus.S5, Outcome.SUCCESS)]:
         made = maker.draft(focus, outcome, rng)
         assert WALL.breaches(made) == []
