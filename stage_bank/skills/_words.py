@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -10,18 +11,21 @@ import numpy.typing as npt
 __all__ = [
     "COLUMNS",
     "DELIVERIES",
-    "FAULTS",
     "LEVELS",
     "POLARITIES",
     "POLARITY_CHOICE",
     "ROWS",
     "Array",
     "Measured",
+    "Output",
     "SkillError",
 ]
 
 Array = npt.NDArray[np.float64]
 """One greyscale image, [rows, columns], nominally in [0, 1]."""
+
+Output: TypeAlias = Any
+"""What a pipeline makes of one case before delivery; its type is the track's, see the track's `Form`."""
 
 ROWS, COLUMNS = 64, 48
 """Size of every case in pixels; not square, so that exchanged axes show."""
@@ -29,7 +33,6 @@ ROWS, COLUMNS = 64, 48
 LEVELS = ("1", "2", "3")
 POLARITIES = ("normal", "inverted")
 POLARITY_CHOICE = {"normal": "keep", "inverted": "invert"}
-FAULTS = ("none", "axes", "nan", "scale")
 DELIVERIES = ("keep", "flip", "turn")
 
 

@@ -7,18 +7,23 @@ the tilt's order. The classifier is the nearest class centroid in standardised f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
 
 import numpy as np
 from scipy import ndimage
 
 from ._patterns import field_band, profile_wave, without_field, without_waves
-from ._words import LEVELS, Array, Measured
+from ._words import LEVELS, Array, Measured, Output
+from .delivery import Form
+from .skill import Exemplars, TrackSkill
 
-__all__ = ["METHODS", "Exemplars", "features", "measure", "process", "residual"]
+__all__ = ["METHODS", "SCHEMES", "SKILL", "features", "measure", "process", "residual"]
 
 METHODS = {"grain": "texture", "lesion": "spot", "banding": "frequency", "tilt": "gradient"}
 """Kind to the feature family that separates the classes."""
+
+SCHEMES = {"keep": (0, 1), "flip": (1, 0), "turn": (1, 2)}
+"""Delivery to the labels that stand for class 0 and class 1."""
 
 GRAIN_AREAS = {"1": (1, 2), "2": (3, 6), "3": (7, 14)}
 SPOT_AREAS = {"1": (15, 40), "2": (45, 95), "3": (100, 190)}
@@ -29,19 +34,6 @@ STANDING_OUT = 0.13
 
 SEPARABLE = 1.5
 """Least distance of the class means, in standard deviations within a class, to say that a feature separates them."""
-
-
-@dataclass(frozen=True)
-class Exemplars:
-    """Public labelled images in display polarity.
-
-    Args:
-        images: one or more of each class.
-        labels: 0 or 1, one an image.
-    """
-
-    images: tuple[Array, ...]
-    labels: tuple[int, ...]
 
 
 def features(image: Array, method: str, level: str) -> Array:
@@ -111,3 +103,38 @@ def residual(exemplars: Exemplars, method: str, level: str) -> str:
     if not missed.kind or (METHODS[missed.kind], missed.level) == (method, level):
         return ""
     return missed.kind
+
+
+def decode_label(data: bytes) -> Output:
+    """Read a label file that may be hostile.
+
+    Raises:
+        ValueError: no JSON object with a label from 0 to 9.
+    """
+    try:
+        fields = json.loads(data[:4096])
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    label = fields.get("label") if isinstance(fields, dict) else None
+    if type(label) is not int or not 0 <= label <= 9:
+        raise ValueError("no label from 0 to 9")
+    return label
+
+
+SKILL = TrackSkill(
+    methods=METHODS,
+    form=Form(
+        file_name="label.json",
+        encode=lambda label: json.dumps({"label": int(label)}).encode(),
+        decode=decode_label,
+        field="LabelScheme",
+        stated=SCHEMES,
+        turn=lambda label, delivery: SCHEMES[delivery][label],
+        restore=lambda label, delivery: SCHEMES[delivery].index(label),
+        fits=lambda label, shape: True,
+    ),
+    measure=lambda _, exemplars: measure(exemplars),
+    process=lambda case, method, level, exemplars: process(case.pixels, method, level, exemplars),
+    residual=lambda cases, outputs, method, level, exemplars: residual(exemplars, method, level),
+    learns=True,
+)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import commands
-from ._words import DELIVERIES, FAULTS, LEVELS, POLARITY_CHOICE, SkillError
+from ._words import DELIVERIES, LEVELS, POLARITY_CHOICE, SkillError
 from .toolbox import SKILLS
 from .workspace import Workspace, open_workspace
 
@@ -46,11 +46,10 @@ VERBS: Mapping[str, Verb] = {
 VALUES: Mapping[str, tuple[str, ...]] = {
     "polarity": tuple(POLARITY_CHOICE.values()),
     "level": LEVELS,
-    "repair": FAULTS,
     "deliver": DELIVERIES,
     "candidates": ("1", "2", "3", "4"),
 }
-"""Option to its valid values; those of `method` depend on the track."""
+"""Option to its valid values; those of `method` and `repair` depend on the track."""
 
 
 def main(argv: list[str]) -> int:
@@ -90,12 +89,13 @@ def usage() -> str:
         needed = [f"--{option} {_shown(option)}" for option in verb.required]
         free = [f"[--{option} {_shown(option)}]" for option in verb.optional]
         lines.append(" ".join(["bat", name, *needed, *free]) + f" : {verb.purpose}")
-    lines += [f"METHOD for {track}: {'|'.join(skill.methods.values())}" for track, skill in SKILLS.items()]
+    for track, skill in SKILLS.items():
+        lines.append(f"{track}: METHOD is {'|'.join(skill.methods.values())}, REPAIR is {'|'.join(skill.faults)}")
     return "\n".join(lines)
 
 
 def _shown(option: str) -> str:
-    return "METHOD" if option == "method" else "|".join(VALUES[option])
+    return "|".join(VALUES[option]) if option in VALUES else option.upper()
 
 
 def _options(words: Sequence[str], verb: Verb) -> dict[str, str]:
@@ -119,8 +119,10 @@ def _options(words: Sequence[str], verb: Verb) -> dict[str, str]:
 
 
 def _check_values(options: Mapping[str, str], workspace: Workspace) -> None:
+    skill = workspace.skill
+    values = {**VALUES, "method": tuple(skill.methods.values()), "repair": skill.faults}
     for option, value in options.items():
-        valid = tuple(workspace.skill.methods.values()) if option == "method" else VALUES[option]
+        valid = values[option]
         if value not in valid:
             raise SkillError(f"{option} is one of {' '.join(valid)}", status=2)
 

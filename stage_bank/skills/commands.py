@@ -3,7 +3,7 @@
 Files written, relative to the workspace: `process/inspect.json`, `plan/{plan.md,plan.png,pipeline.json}`,
 `process/check.json`, `process/setup.json`, `process/pilot/<case>/<file>` and `process/pilot.json`,
 `process/verify.json`, `process/batch/<case>/<file>` and `process/batch.json`, `agents_outputs/<case>/<file>` and
-`submission.json`. `<file>` is the track's output file (see `FILE_NAMES`); pilot and batch hold it before delivery.
+`submission.json`. `<file>` is the file of the track's `Form`; pilot and batch hold it before delivery.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import shutil
 from dataclasses import asdict
 
 from ._words import POLARITY_CHOICE, SkillError
-from .delivery import FILE_NAMES, decode, encode, turn
+from .case import polarity_of
+from .faults import load, mend
 from .inspection import inspect_workspace
-from .loading import mend, polarity_of
 from .picture import pipeline_picture
-from .pipeline import Pipeline, load_case, read_pipeline, read_repair, run_case
+from .pipeline import Pipeline, read_pipeline, read_repair, run_case
 from .review import review
 from .workspace import Workspace, read_json, write_bytes, write_json
 
@@ -55,7 +55,7 @@ def check(workspace: Workspace) -> str:
     chosen = read_pipeline(workspace)
     count = len(workspace.cases())
     exemplars = workspace.exemplars()
-    if workspace.track == "classification" and set(exemplars.labels) != {0, 1}:
+    if workspace.skill.learns and set(exemplars.labels) != {0, 1}:
         raise SkillError("check bad exemplars")
     report = {"method": chosen.method, "cases": count, "exemplars": len(exemplars.labels), "compatible": True}
     write_json(workspace.root / "process" / "check.json", report)
@@ -79,14 +79,14 @@ def setup(workspace: Workspace, *, repair: str) -> str:
 def pilot(workspace: Workspace) -> str:
     """Run the pipeline on the first case and look at the result without a reference."""
     chosen, repair = read_pipeline(workspace), read_repair(workspace)
-    case, exemplars = workspace.cases()[0], workspace.exemplars()
-    output = run_case(workspace.track, case, chosen, repair, exemplars)
+    skill, case, exemplars = workspace.skill, workspace.cases()[0], workspace.exemplars()
+    output = run_case(skill, case, chosen, repair, exemplars)
     folder = workspace.root / "process"
     shutil.rmtree(folder / "pilot", ignore_errors=True)
-    write_bytes(folder / "pilot" / case.name / FILE_NAMES[workspace.track], encode(workspace.track, output))
+    write_bytes(folder / "pilot" / case.name / skill.form.file_name, skill.form.encode(output))
     inverted = chosen.polarity != POLARITY_CHOICE[polarity_of(case.header)]
-    image = load_case(case, chosen, repair)
-    residual = workspace.skill.residual([image], [output], chosen.method, chosen.level, exemplars)
+    seen = load(case, repair, chosen.polarity)
+    residual = skill.residual([seen], [output], chosen.method, chosen.level, exemplars)
     report = {
         "case": case.name,
         "pipeline": chosen.digest(repair),
@@ -120,12 +120,12 @@ def verify(workspace: Workspace) -> str:
 def infer(workspace: Workspace) -> str:
     """Run the pipeline on every case."""
     chosen, repair = read_pipeline(workspace), read_repair(workspace)
-    exemplars = workspace.exemplars()
-    outputs = {case.name: run_case(workspace.track, case, chosen, repair, exemplars) for case in workspace.cases()}
+    skill, exemplars = workspace.skill, workspace.exemplars()
+    outputs = {case.name: run_case(skill, case, chosen, repair, exemplars) for case in workspace.cases()}
     folder = workspace.root / "process"
     shutil.rmtree(folder / "batch", ignore_errors=True)
     for name, output in outputs.items():
-        write_bytes(folder / "batch" / name / FILE_NAMES[workspace.track], encode(workspace.track, output))
+        write_bytes(folder / "batch" / name / skill.form.file_name, skill.form.encode(output))
     write_json(folder / "batch.json", {"pipeline": chosen.digest(repair), "cases": list(outputs)})
     return f"infer {len(outputs)} done"
 
@@ -136,18 +136,18 @@ def submit(workspace: Workspace, *, deliver: str) -> str:
     batch = workspace.root / "process" / "batch"
     if read_json(workspace.root / "process" / "batch.json").get("pipeline") != chosen.digest(repair):
         raise SkillError("infer first")
-    file_name = FILE_NAMES[workspace.track]
+    form = workspace.skill.form
     delivered: dict[str, bytes] = {}
     for name in workspace.case_names:
         try:
-            output = decode(workspace.track, (batch / name / file_name).read_bytes())
-            delivered[name] = encode(workspace.track, turn(output, deliver))
+            output = form.decode((batch / name / form.file_name).read_bytes())
+            delivered[name] = form.encode(form.turn(output, deliver))
         except (OSError, ValueError, IndexError) as error:
             raise SkillError(f"output {name} broken") from error
     folder = workspace.root / "agents_outputs"
     shutil.rmtree(folder, ignore_errors=True)
     for name, data in delivered.items():
-        write_bytes(folder / name / file_name, data)
+        write_bytes(folder / name / form.file_name, data)
     report = {
         "track": workspace.track,
         "deliver": deliver,

@@ -16,8 +16,10 @@ from scipy import ndimage
 
 from ._patterns import field_band, field_part, profile_wave, wave_part, without_field
 from ._words import LEVELS, Array, Measured
+from .image_form import image_form
+from .skill import TrackSkill
 
-__all__ = ["METHODS", "NOISE", "blots", "measure", "noise_strength", "process", "residual"]
+__all__ = ["METHODS", "NOISE", "SKILL", "blots", "measure", "noise_strength", "process", "residual"]
 
 METHODS = {"gaussian": "smooth", "impulse": "median", "stripe": "destripe", "shading": "flatten"}
 """Kind to the method that removes it."""
@@ -142,3 +144,13 @@ def residual(images: Sequence[Array], outputs: Sequence[Array]) -> str:
     removed = float(np.median([np.std(after - before) for before, after in zip(images, outputs, strict=True)]))
     there = float(np.median([noise_strength(image) for image in images]))
     return "detail" if measure(images).kind == "gaussian" and removed > EXCESS * there else ""
+
+
+SKILL = TrackSkill(
+    methods=METHODS,
+    form=image_form("enhanced.npy"),
+    measure=lambda cases, _: measure([case.pixels for case in cases]),
+    process=lambda case, method, level, _: process(case.pixels, method, level).astype(np.float32),
+    residual=lambda cases, outputs, method, level, _: residual([case.pixels for case in cases], outputs),
+    bright_stays_bright=True,
+)

@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
-from ._words import POLARITY_CHOICE
-from .delivery import requested
-from .loading import display, find_fault, mend, polarity_of
+from .case import polarity_of
+from .faults import find_fault, load_right
 from .workspace import Workspace
 
 __all__ = ["Inspection", "inspect_workspace"]
@@ -22,7 +21,7 @@ class Inspection:
         kind: dominant artefact, lesion or class property; `unknown` when nothing stands out.
         polarity: `normal` or `inverted`.
         level: `1`, `2` or `3`; `unknown` when nothing stands out.
-        fault: `none`, `axes`, `nan` or `scale`.
+        fault: `none` or a name of `FAULTS`.
         deliver: `keep`, `flip` or `turn`.
     """
 
@@ -44,19 +43,15 @@ def inspect_workspace(workspace: Workspace) -> Inspection:
         SkillError: a case is unreadable or its header incomplete.
     """
     cases = workspace.cases()
-    fault = _most(find_fault(case.stored, case.header) for case in cases)
+    fault = _most(find_fault(case) for case in cases)
     polarity = _most(polarity_of(case.header) for case in cases)
-    images = [
-        display(mend(case, find_fault(case.stored, case.header)), POLARITY_CHOICE[polarity_of(case.header)])
-        for case in cases
-    ]
-    measured = workspace.skill.measure(images, workspace.exemplars())
+    measured = workspace.skill.measure([load_right(case) for case in cases], workspace.exemplars())
     return Inspection(
         kind=measured.kind or "unknown",
         polarity=polarity,
         level=measured.level or "unknown",
         fault=fault,
-        deliver=_most(requested(case.header) for case in cases),
+        deliver=_most(workspace.skill.form.requested(case.header) for case in cases),
     )
 
 

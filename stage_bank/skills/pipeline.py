@@ -11,11 +11,10 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ._words import FAULTS, LEVELS, POLARITY_CHOICE, Array, SkillError
-from .classification import Exemplars
-from .delivery import Output
-from .loading import Case, display, mend
-from .toolbox import SKILLS
+from ._words import LEVELS, POLARITY_CHOICE, Output, SkillError
+from .case import Case
+from .faults import load
+from .skill import Exemplars, TrackSkill
 from .workspace import Workspace, read_json
 
 __all__ = ["Pipeline", "read_pipeline", "read_repair", "run_case"]
@@ -63,7 +62,7 @@ def read_pipeline(workspace: Workspace) -> Pipeline:
         level=str(fields.get("level")),
         candidates=candidates if type(candidates) is int else 1,
     )
-    known = plan.method in SKILLS[workspace.track].methods.values()
+    known = plan.method in workspace.skill.methods.values()
     if not (known and plan.polarity in POLARITY_CHOICE.values() and plan.level in LEVELS):
         raise SkillError("plan broken")
     return plan
@@ -76,27 +75,18 @@ def read_repair(workspace: Workspace) -> str:
         SkillError: setup has not been run, or has not come out ready.
     """
     fields = read_json(workspace.root / "process" / "setup.json")
-    if fields.get("repair") not in FAULTS or fields.get("ready") is not True:
+    if fields.get("repair") not in workspace.skill.faults or fields.get("ready") is not True:
         raise SkillError("setup not ready")
     return str(fields["repair"])
 
 
-def load_case(case: Case, plan: Pipeline, repair: str) -> Array:
-    """A case mended and in the plan's polarity.
-
-    Raises:
-        SkillError: the fault remains.
-    """
-    return display(mend(case, repair), plan.polarity)
-
-
-def run_case(track: str, case: Case, plan: Pipeline, repair: str, exemplars: Exemplars) -> Output:
+def run_case(skill: TrackSkill, case: Case, plan: Pipeline, repair: str, exemplars: Exemplars) -> Output:
     """Load one case and run the plan on it.
 
     Returns:
-        float32 image, bool mask, or class 0 or 1, before delivery.
+        The output before delivery.
 
     Raises:
         SkillError: the fault remains.
     """
-    return SKILLS[track].process(load_case(case, plan, repair), plan.method, plan.level, exemplars)
+    return skill.process(load(case, repair, plan.polarity), plan.method, plan.level, exemplars)

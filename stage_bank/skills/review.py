@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ._words import POLARITY_CHOICE
-from .delivery import FILE_NAMES, Output, decode
-from .loading import display, find_fault, mend, polarity_of, read_case
+from ._words import POLARITY_CHOICE, Array, Output
+from .case import polarity_of, read_case
+from .faults import load_right
 from .pipeline import read_pipeline
 from .workspace import Workspace
 
@@ -27,32 +27,28 @@ def review(workspace: Workspace, target: str, names: Sequence[str]) -> str:
         The first check that fails, empty when none does: `shape` (missing, damaged or of another size), `range`
         (bright and dark exchanged), `content` (the self-check finds something left to do).
     """
-    plan = read_pipeline(workspace)
-    images, outputs = [], []
+    plan, skill = read_pipeline(workspace), workspace.skill
+    cases, outputs = [], []
     for name in names:
         if name not in workspace.case_names:
             return "shape"
-        case = read_case(workspace.root / "cases" / name)
-        image = display(mend(case, find_fault(case.stored, case.header)), POLARITY_CHOICE[polarity_of(case.header)])
+        case = load_right(read_case(workspace.root / "cases" / name))
         try:
-            path = workspace.root / "process" / target / name / FILE_NAMES[workspace.track]
-            output = decode(workspace.track, path.read_bytes())
+            output = skill.form.decode((workspace.root / "process" / target / name / skill.form.file_name).read_bytes())
         except (OSError, ValueError):
             return "shape"
-        if output.ndim == 2 and output.shape != image.shape:
+        if not skill.form.fits(output, case.pixels.shape):
             return "shape"
-        if workspace.track == "enhancement" and not _agrees(output, image):
+        if skill.bright_stays_bright and not _agrees(output, case.pixels):
             return "range"
-        images.append(image)
+        cases.append(case)
         outputs.append(output)
     if plan.polarity != POLARITY_CHOICE[polarity_of(case.header)]:
         return "range"
-    return (
-        "content" if workspace.skill.residual(images, outputs, plan.method, plan.level, workspace.exemplars()) else ""
-    )
+    return "content" if skill.residual(cases, outputs, plan.method, plan.level, workspace.exemplars()) else ""
 
 
-def _agrees(output: Output, image: Output) -> bool:
+def _agrees(output: Output, image: Array) -> bool:
     """Whether bright stays bright: the correlation is positive and the output is not constant."""
     a, b = output - output.mean(), image - image.mean()
     return float(np.sum(a * b)) > 1e-6

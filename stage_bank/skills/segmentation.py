@@ -15,8 +15,10 @@ from scipy import ndimage
 
 from ._patterns import size_band
 from ._words import LEVELS, Array, Measured
+from .mask_form import mask_form
+from .skill import TrackSkill
 
-__all__ = ["AREAS", "METHODS", "RADII", "measure", "process", "residual"]
+__all__ = ["AREAS", "METHODS", "RADII", "SKILL", "measure", "process", "residual"]
 
 METHODS = {"solid": "threshold", "faint": "tophat", "dotted": "cluster", "ring": "fill"}
 """Kind to the method that finds it."""
@@ -155,3 +157,12 @@ def residual(images: Sequence[Array], outputs: Sequence[Mask], level: str) -> st
     if _evidence(outputs, level) >= CONVINCING:
         return ""
     return measure(images).kind or "empty"
+
+
+SKILL = TrackSkill(
+    methods=METHODS,
+    form=mask_form("lesion.nii.gz"),
+    measure=lambda cases, _: measure([case.pixels for case in cases]),
+    process=lambda case, method, level, _: process(case.pixels, method, level),
+    residual=lambda cases, outputs, method, level, _: residual([case.pixels for case in cases], outputs, level),
+)

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from ._words import SkillError
-from .classification import Exemplars
-from .loading import Case, read_case
-from .toolbox import NO_EXEMPLARS, SKILLS, TrackSkill
+from .case import Case, read_case
+from .skill import NO_EXEMPLARS, Exemplars, TrackSkill
+from .toolbox import SKILLS
 
 __all__ = ["Workspace", "open_workspace", "read_json", "task_document", "write_json"]
 

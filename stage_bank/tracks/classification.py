@@ -1,4 +1,8 @@
-"""Classification: two classes fabricated on real views, labelled exemplars public; balanced accuracy above chance."""
+"""Classification: two classes fabricated on real views, labelled exemplars public; balanced accuracy above chance.
+
+The classes differ by the sign of one property at one level: bright in class 1. Accuracy belongs to the set of cases, so
+every valid case carries the score of all answers given.
+"""
 
 from __future__ import annotations
 
@@ -15,26 +19,21 @@ from stage_bank.skills import (
     COLUMNS,
     LEVELS,
     ROWS,
+    SKILLS,
     WAVE_CYCLES,
     Array,
-    classification,
+    encode_image,
     field_part,
     without_field,
     without_waves,
 )
-from stage_bank.tracks._base import SUBMITTED, Fabricated
-from stage_bank.tracks._cases import (
-    case_files,
-    check_condition,
-    common_choice,
-    common_facets,
-    common_options,
-    npy,
-    read_outputs,
-)
+from stage_bank.tracks._base import Condition, Fabricated, Outputs, TrackSpec
+from stage_bank.tracks._cases import case_files
 from stage_bank.tracks._pixels import Mask, compress, disc, place_discs, view
 
-__all__ = ["ClassificationTrack"]
+__all__ = ["TRACK"]
+
+SKILL = SKILLS["classification"]
 
 EXEMPLARS = 8
 """Public labelled exemplars, half of each class."""
@@ -52,53 +51,25 @@ SHADE, WAVE, TILT = 0.3, 0.03, 0.035
 """Amplitudes of grains and lesions, of each column wave and of each slow tilt, in units of the grey range."""
 
 
-class ClassificationTrack:
-    """Tell two classes apart that differ by the sign of one property at one level: bright in class 1."""
+def _make(
+    pictures: Sequence[Picture], condition: Condition, rng: np.random.Generator, names: Sequence[str]
+) -> Fabricated:
+    files: dict[str, bytes] = {}
+    labels = _balanced(EXEMPLARS, rng)
+    for index, signs in enumerate(_signs(labels, condition, rng), start=1):
+        files[f"exemplars/exemplar{index}.npy"] = encode_image(_view(pictures, signs, rng))
+    named = {f"exemplar{index}": label for index, label in enumerate(labels, start=1)}
+    files["exemplars/labels.json"] = canonical_json(named)
+    truth = _balanced(len(names), rng)
+    for name, signs in zip(names, _signs(truth, condition, rng), strict=True):
+        files |= case_files(name, _view(pictures, signs, rng), condition, rng, SKILL)
+    return Fabricated(files, {"truth.json": canonical_json(dict(zip(names, truth, strict=True)))})
 
-    track = Track.CLASSIFICATION
-    facets = common_facets(tuple(classification.METHODS))
-    options = common_options(tuple(classification.METHODS.values()))
 
-    def right_choice(self, condition: Mapping[str, str]) -> dict[str, str]:
-        """See `TrackSpec.right_choice`."""
-        return common_choice(classification.METHODS, condition)
-
-    def fabricate(
-        self, pictures: Sequence[Picture], condition: Mapping[str, str], rng: np.random.Generator, cases: int
-    ) -> Fabricated:
-        """See `TrackSpec.fabricate`."""
-        check_condition(self.facets, condition)
-        files: dict[str, bytes] = {}
-        labels = _balanced(EXEMPLARS, rng)
-        for index, signs in enumerate(_signs(labels, condition, rng), start=1):
-            files[f"exemplars/exemplar{index}.npy"] = npy(_view(pictures, signs, rng))
-        named = {f"exemplar{index}": label for index, label in enumerate(labels, start=1)}
-        files["exemplars/labels.json"] = canonical_json(named)
-        truth = _balanced(cases, rng)
-        for index, signs in enumerate(_signs(truth, condition, rng), start=1):
-            files |= case_files(f"case{index}", _view(pictures, signs, rng), condition, rng, labels=True)
-        hidden = {f"case{index}": label for index, label in enumerate(truth, start=1)}
-        return Fabricated(files, {"truth.json": canonical_json(hidden)})
-
-    def score(
-        self,
-        outputs: Mapping[str, bytes],
-        files: Mapping[str, bytes],
-        references: Mapping[str, bytes],
-        folder: str = SUBMITTED,
-    ) -> dict[str, float | None]:
-        """See `TrackSpec.score`. Accuracy belongs to the set: every valid case carries the score of all answers given.
-
-        In `PILOT`, where not every case is answered, only the answered ones are judged.
-        """
-        truth: dict[str, int] = json.loads(references["truth.json"])
-        found = read_outputs(self.track, outputs, files, folder)
-        answers = {name: None if output is None else int(output) for name, output in found.items()}
-        judged = [name for name in answers if folder == SUBMITTED or answers[name] is not None]
-        if not judged:
-            return dict.fromkeys(answers)
-        score = above_chance(balanced_accuracy([answers[name] for name in judged], [truth[name] for name in judged]))
-        return {name: None if answer is None else score for name, answer in answers.items()}
+def _grade(outputs: Outputs, references: Mapping[str, bytes]) -> dict[str, float | None]:
+    truth: dict[str, int] = json.loads(references["truth.json"])
+    score = above_chance(balanced_accuracy(list(outputs.values()), [truth[name] for name in outputs]))
+    return {name: None if label is None else score for name, label in outputs.items()}
 
 
 def _balanced(count: int, rng: np.random.Generator) -> list[int]:
@@ -106,14 +77,14 @@ def _balanced(count: int, rng: np.random.Generator) -> list[int]:
     return [int(label) for label in rng.permutation([index % 2 == 0 for index in range(count)])]
 
 
-def _signs(labels: Sequence[int], condition: Mapping[str, str], rng: np.random.Generator) -> list[Signs]:
+def _signs(labels: Sequence[int], condition: Condition, rng: np.random.Generator) -> list[Signs]:
     """The sign of every property in every view.
 
     The property of the condition has the class's sign. Every other one is bright in half of each class, so that it
     tells nothing about the class, not even by accident.
     """
     table: list[Signs] = [{} for _ in labels]
-    for kind in classification.METHODS:
+    for kind in SKILL.methods:
         for level in LEVELS:
             for label in (0, 1):
                 members = [view for view, of in zip(table, labels, strict=True) if of == label]
@@ -163,3 +134,6 @@ def _grains(signs: Signs, near: Mask, rng: np.random.Generator) -> Array:
                 spot = (slice(top, top + side), slice(left, left + side))
                 taken[spot], added[spot] = True, signs["grain", size] * SHADE
     return added
+
+
+TRACK = TrackSpec(Track.CLASSIFICATION, SKILL, _make, _grade, pooled=True)

@@ -1,4 +1,8 @@
-"""Segmentation: seeded lesions in compressed real tissue; Dice relative to the frozen reference pipeline."""
+"""Segmentation: seeded lesions in compressed real tissue; Dice relative to the frozen reference pipeline.
+
+Real tissue is compressed to a narrow band of grey values first, so that no real structure is taken for a lesion, and no
+view shows what the site's own reference marks. The mask is known by construction.
+"""
 
 from __future__ import annotations
 
@@ -12,71 +16,41 @@ from common.canonical import canonical_json
 from common.stages import Track
 from rubrics.metrics import dice
 from stage_bank.picture import Picture
-from stage_bank.skills import COLUMNS, Array, Output, decode, encode, segmentation
-from stage_bank.tracks._base import SUBMITTED, Fabricated
-from stage_bank.tracks._cases import (
-    case_files,
-    check_condition,
-    common_choice,
-    common_facets,
-    common_options,
-    loaded,
-    read_outputs,
-)
+from stage_bank.skills import COLUMNS, NO_EXEMPLARS, SKILLS, Array, Output, decode_mask, encode_mask
+from stage_bank.skills.segmentation import RADII
+from stage_bank.tracks._base import Condition, Fabricated, Outputs, TrackSpec
+from stage_bank.tracks._cases import case_files, each, loaded
 from stage_bank.tracks._pixels import Mask, compress, disc, place_discs, view
 
-__all__ = ["SegmentationTrack"]
+__all__ = ["TRACK"]
+
+SKILL = SKILLS["segmentation"]
 
 LEAST_REFERENCE = 0.5
 """A case whose reference pipeline reaches less Dice than this gives no score above 0."""
 
 
-class SegmentationTrack:
-    """Find inserted lesions whose mask is known by construction.
+def _make(
+    pictures: Sequence[Picture], condition: Condition, rng: np.random.Generator, names: Sequence[str]
+) -> Fabricated:
+    files: dict[str, bytes] = {}
+    references: dict[str, bytes] = {}
+    for name in names:
+        pixels, mask = _insert(view(pictures, rng, 1.5, clear=True), condition["kind"], condition["level"], rng)
+        files |= case_files(name, pixels, condition, rng, SKILL)
+        method = SKILL.methods[condition["kind"]]
+        best = SKILL.process(loaded(files, name, condition), method, condition["level"], NO_EXEMPLARS)
+        references[f"{name}/lesion.nii.gz"] = encode_mask(mask)
+        references[f"{name}/scale.json"] = canonical_json({"reference": dice(best, mask)})
+    return Fabricated(files, references)
 
-    Real tissue is compressed to a narrow band of grey values first, so that no real structure is taken for a lesion; no
-    view shows what the site's own reference marks.
-    """
 
-    track = Track.SEGMENTATION
-    facets = common_facets(tuple(segmentation.METHODS))
-    options = common_options(tuple(segmentation.METHODS.values()))
-
-    def right_choice(self, condition: Mapping[str, str]) -> dict[str, str]:
-        """See `TrackSpec.right_choice`."""
-        return common_choice(segmentation.METHODS, condition)
-
-    def fabricate(
-        self, pictures: Sequence[Picture], condition: Mapping[str, str], rng: np.random.Generator, cases: int
-    ) -> Fabricated:
-        """See `TrackSpec.fabricate`."""
-        check_condition(self.facets, condition)
-        choice = self.right_choice(condition)
-        files: dict[str, bytes] = {}
-        references: dict[str, bytes] = {}
-        for index in range(1, cases + 1):
-            name = f"case{index}"
-            pixels, mask = _insert(view(pictures, rng, 1.5, clear=True), condition["kind"], condition["level"], rng)
-            files |= case_files(name, pixels, condition, rng)
-            best = segmentation.process(loaded(files, name, condition), choice["method"], choice["level"])
-            references[f"{name}/lesion.nii.gz"] = encode(self.track, mask)
-            references[f"{name}/scale.json"] = canonical_json({"reference": dice(best, mask)})
-        return Fabricated(files, references)
-
-    def score(
-        self,
-        outputs: Mapping[str, bytes],
-        files: Mapping[str, bytes],
-        references: Mapping[str, bytes],
-        folder: str = SUBMITTED,
-    ) -> dict[str, float | None]:
-        """See `TrackSpec.score`."""
-        found = read_outputs(self.track, outputs, files, folder)
-        return {name: None if output is None else _score(output, name, references) for name, output in found.items()}
+def _grade(outputs: Outputs, references: Mapping[str, bytes]) -> dict[str, float | None]:
+    return each(outputs, lambda name, output: _score(output, name, references))
 
 
 def _score(output: Output, name: str, references: Mapping[str, bytes]) -> float | None:
-    mask = decode(Track.SEGMENTATION, references[f"{name}/lesion.nii.gz"])
+    mask = decode_mask(references[f"{name}/lesion.nii.gz"])
     if output.shape != mask.shape:
         return None
     reference = float(json.loads(references[f"{name}/scale.json"])["reference"])
@@ -85,7 +59,7 @@ def _score(output: Output, name: str, references: Mapping[str, bytes]) -> float 
 
 def _insert(tissue: Array, kind: str, level: str, rng: np.random.Generator) -> tuple[Array, Mask]:
     """Put one or two lesions of a kind and size class into a view; pixels and lesion mask."""
-    radius = segmentation.RADII[level]
+    radius = RADII[level]
     count = 1 if level == "3" else int(rng.integers(1, 3))
     mask = np.zeros(tissue.shape, dtype=bool)
     image = compress(tissue, 0.3, 0.36) if kind == "faint" else compress(tissue, 0.26, 0.4)
@@ -110,3 +84,6 @@ def _lesion(lesion: Mask, kind: str, centre: tuple[int, int], radius: float) -> 
     dots = np.zeros(lesion.shape)
     dots[centre[0] % 2 :: 2, centre[1] % 2 :: 2] = 0.45
     return dots * shape
+
+
+TRACK = TrackSpec(Track.SEGMENTATION, SKILL, _make, _grade)

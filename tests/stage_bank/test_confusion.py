@@ -11,22 +11,21 @@ import numpy as np
 import pytest
 
 from common.stages import Track
+from rubrics.layout import BATCH
 from stage_bank.fabrication import ADMISSION, CASES, random_condition
 from stage_bank.picture import Picture
 from stage_bank.skills import (
-    FILE_NAMES,
     LEVELS,
     POLARITY_CHOICE,
     SKILLS,
     Pipeline,
     Workspace,
-    encode,
     inspect_workspace,
     open_workspace,
     run_case,
 )
 from stage_bank.skills.workspace import write_bytes, write_json
-from stage_bank.tracks import BATCH, TRACKS, Fabricated
+from stage_bank.tracks import TRACKS, Fabricated
 
 WRONG_ROUTE, WRONG_LEVEL, LEAST_ADMITTED = 0.35, 0.75, 0.5
 """Most that a wrong method or polarity, and a wrong level, may be worth; least share of views that carry the task."""
@@ -42,10 +41,10 @@ def write(root: Path, track: Track, fabricated: Fabricated) -> Workspace:
 
 def worth(workspace: Workspace, fabricated: Fabricated, plan: Pipeline, repair: str) -> float:
     """Mean score of a whole batch, as `bat infer` would leave it."""
-    outputs = {}
+    outputs, form = {}, workspace.skill.form
     for case in workspace.cases():
-        output = run_case(workspace.track, case, plan, repair, workspace.exemplars())
-        outputs[f"{BATCH}/{case.name}/{FILE_NAMES[workspace.track]}"] = encode(workspace.track, output)
+        output = run_case(workspace.skill, case, plan, repair, workspace.exemplars())
+        outputs[f"{BATCH}/{case.name}/{form.file_name}"] = form.encode(output)
     scores = TRACKS[Track(workspace.track)].score(outputs, fabricated.files, fabricated.references, BATCH)
     return float(np.mean([score or 0.0 for score in scores.values()]))
 
@@ -60,7 +59,8 @@ def wrongness(plan: Pipeline, right: Mapping[str, str]) -> str:
 def test_only_the_right_choice_earns(track: Track, level: str, pictures: list[Picture], tmp_path: Path) -> None:
     rng = np.random.default_rng(int(level))
     options = TRACKS[track].options
-    plans = [Pipeline(*choice) for choice in itertools.product(*(options[o] for o in ("method", "polarity", "level")))]
+    choices = itertools.product(options["method"], options["polarity"], options["level"])
+    plans = [Pipeline(method, polarity, strength) for method, polarity, strength in choices]
     drawn, admitted = 0, 0
     table: dict[tuple[str, str], list[float]] = defaultdict(list)
     for kind, polarity in itertools.product(SKILLS[str(track)].methods, POLARITY_CHOICE):

@@ -13,45 +13,46 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from stage_bank.skills import DELIVERIES, FILE_NAMES, decode, encode, restore, turn
+from stage_bank.skills import DELIVERIES, SKILLS, Form
 
 sides = st.tuples(st.integers(1, 70), st.integers(1, 70))
 images = arrays.arrays(np.float32, sides, elements=st.floats(-4, 4, width=32))
 masks = arrays.arrays(bool, sides)
 deliveries = st.sampled_from(DELIVERIES)
+IMAGE, MASK, LABEL = (SKILLS[track].form for track in ("enhancement", "segmentation", "classification"))
 
 
 @given(images, deliveries)
 def test_an_image_comes_back(image: np.ndarray, delivery: str) -> None:
-    delivered = encode("enhancement", turn(image, delivery))
-    np.testing.assert_array_equal(restore(decode("enhancement", delivered), delivery), image)
+    delivered = IMAGE.encode(IMAGE.turn(image, delivery))
+    np.testing.assert_array_equal(IMAGE.restore(IMAGE.decode(delivered), delivery), image)
 
 
 @given(images)
 def test_numpy_reads_and_writes_the_same_file(image: np.ndarray) -> None:
-    np.testing.assert_array_equal(np.load(io.BytesIO(encode("enhancement", image))), image)
+    np.testing.assert_array_equal(np.load(io.BytesIO(IMAGE.encode(image))), image)
     stream = io.BytesIO()
     np.save(stream, np.asfortranarray(image))
-    np.testing.assert_array_equal(decode("enhancement", stream.getvalue()), image)
+    np.testing.assert_array_equal(IMAGE.decode(stream.getvalue()), image)
 
 
 @given(masks, deliveries)
 def test_a_mask_comes_back(mask: np.ndarray, delivery: str) -> None:
-    delivered = encode("segmentation", turn(mask, delivery))
-    np.testing.assert_array_equal(restore(decode("segmentation", delivered), delivery), mask)
+    delivered = MASK.encode(MASK.turn(mask, delivery))
+    np.testing.assert_array_equal(MASK.restore(MASK.decode(delivered), delivery), mask)
 
 
 @given(masks)
 def test_nibabel_reads_the_same_mask(mask: np.ndarray) -> None:
-    image = nibabel.Nifti1Image.from_bytes(gzip.decompress(encode("segmentation", mask)))
+    image = nibabel.Nifti1Image.from_bytes(gzip.decompress(MASK.encode(mask)))
     np.testing.assert_array_equal(np.asarray(image.dataobj).reshape(mask.shape), mask)
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
 @pytest.mark.parametrize("label", [0, 1])
 def test_a_label_comes_back(label: int, delivery: str) -> None:
-    delivered = turn(np.array(label), delivery)
-    assert restore(decode("classification", encode("classification", delivered)), delivery) == label
+    delivered = LABEL.encode(LABEL.turn(label, delivery))
+    assert LABEL.restore(LABEL.decode(delivered), delivery) == label
 
 
 def npy(header: bytes, body: bytes = b"") -> bytes:
@@ -66,30 +67,33 @@ HOSTILE = {
     "truth as a side": npy(b"{'descr': '<f4', 'fortran_order': False, 'shape': (True, 6), }\n", bytes(24)),
     "no rows": npy(b"{'descr': '<f4', 'fortran_order': False, 'shape': (0, 6), }\n"),
     "objects": npy(b"{'descr': '|O', 'fortran_order': False, 'shape': (1, 6), }\n", bytes(24)),
-    "not finite": encode("enhancement", np.full((4, 4), np.nan, np.float32)),
+    "not finite": IMAGE.encode(np.full((4, 4), np.nan, np.float32)),
     "deep JSON": b"[" * 4096,
     "long label": b'{"label": ' + b"1" * 4000 + b"}",
     "bomb": gzip.compress(bytes(1 << 24)),
-    "cut": encode("segmentation", np.ones((8, 8), bool))[:40],
-    "many-valued mask": encode("segmentation", np.full((4, 4), 3, np.uint8)),
+    "cut": MASK.encode(np.ones((8, 8), bool))[:40],
+    "many-valued mask": MASK.encode(np.full((4, 4), 3, np.uint8)),
 }
 
 
-@pytest.mark.parametrize("track", list(FILE_NAMES))
+@pytest.mark.parametrize("track", list(SKILLS))
 @pytest.mark.parametrize("name", list(HOSTILE))
 def test_a_hostile_file_is_refused(name: str, track: str) -> None:
     with pytest.raises(ValueError, match=r"."):
-        decode(track, HOSTILE[name])
+        SKILLS[track].form.decode(HOSTILE[name])
 
 
 @given(
-    st.sampled_from(list(FILE_NAMES)), st.binary(max_size=600), st.integers(0, 400), st.binary(min_size=1, max_size=8)
+    st.sampled_from([(IMAGE, np.ones((8, 6), np.float32)), (MASK, np.ones((8, 6), bool)), (LABEL, 1)]),
+    st.binary(max_size=600),
+    st.integers(0, 400),
+    st.binary(min_size=1, max_size=8),
 )
-def test_any_bytes_decode_or_are_refused(track: str, noise: bytes, at: int, patch: bytes) -> None:
-    output = {"enhancement": np.ones((8, 6), np.float32), "segmentation": np.ones((8, 6), bool)}.get(track, np.array(1))
-    good = encode(track, output)
+def test_any_bytes_decode_or_are_refused(made: tuple[Form, object], noise: bytes, at: int, patch: bytes) -> None:
+    form, output = made
+    good = form.encode(output)
     for data in (noise, good[:at] + patch + good[at + len(patch) :]):
         try:
-            decode(track, data)
+            form.decode(data)
         except ValueError:
             continue
