@@ -20,7 +20,7 @@ from PIL import Image
 
 from common.canonical import digest_file
 from common.errors import ConfigurationError, DataError
-from stage_bank.deidentify.dataset import deidentify
+from stage_bank.deidentify import Options, TextCheck, deidentify
 from stage_bank.ingest.read import read_dataset
 from stage_bank.ingest.render import render, shrink, stretch
 from stage_bank.picture import Picture
@@ -31,6 +31,7 @@ Split: TypeAlias = Literal["demonstrations", "gate", "sealed"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 
 _PUBLIC_KEY = b"public images need no secret key"
+_PUBLIC = Options(text=TextCheck.NONE)
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ def _locate(source: _Source) -> Path:
 
 def _read(path: Path, source: _Source) -> list[NDArray[np.float32]]:
     if path.suffix == ".dcm":
-        pictures = render(deidentify(read_dataset(path), _PUBLIC_KEY, frames=source.cuts))
+        pictures = render(deidentify(read_dataset(path), _PUBLIC_KEY, frames=source.cuts, options=_PUBLIC))
     elif path.suffix == ".png":
         pictures = [np.asarray(Image.open(path).convert("L"), dtype=np.float32) / np.float32(255.0)]
     else:

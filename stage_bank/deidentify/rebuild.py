@@ -1,0 +1,92 @@
+"""Build a data set from what an allow-list names; everything else is never looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableSequence, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydicom.datadict import tag_for_keyword
+from pydicom.dataelem import DataElement
+from pydicom.dataset import Dataset
+
+from stage_bank.deidentify.allowlists import Attribute, Rule
+from stage_bank.deidentify.clock import Clock
+from stage_bank.deidentify.kinds import Kind, rebuild_scalar
+from stage_bank.deidentify.names import Names
+from stage_bank.deidentify.structured import clean_codes, clean_content
+
+__all__ = ["Rebuilder"]
+
+_PER_FRAME = frozenset(
+    tag_for_keyword(keyword)
+    for keyword in (
+        "PerFrameFunctionalGroupsSequence", "FrameTimeVector", "GridFrameOffsetVector", "SliceVector", "DetectorVector",
+        "EnergyWindowVector", "RotationVector",
+    )
+)  # fmt: skip
+"""Attributes with one value or item for each frame."""
+_OTHER = "OTHER"
+
+
+@dataclass(frozen=True)
+class Rebuilder:
+    """Rebuilds data sets of one patient.
+
+    Args:
+        names: stand-ins for UIDs.
+        clock: moves dates.
+        frames: indices of the frames that are kept, or `None` for all.
+    """
+
+    names: Names
+    clock: Clock
+    frames: Sequence[int] | None = None
+
+    def dataset(self, source: Dataset, attributes: Mapping[int, Attribute]) -> Dataset:
+        """A new data set with the listed attributes whose values mean what they should."""
+        clean = Dataset()
+        for tag in sorted(attributes.keys() & source.keys()):
+            attribute = attributes[tag]
+            value = source[tag].value
+            if tag in _PER_FRAME and self.frames is not None and isinstance(value, MutableSequence):
+                value = [value[index] for index in self.frames if index < len(value)]
+            partner = str(source[attribute.partner].value) if attribute.partner in source else ""
+            cleaned = self._value(value, attribute.rule, partner)
+            if cleaned is not None:
+                clean.add(DataElement(tag, attribute.vr, cleaned))
+        return clean
+
+    def _value(self, value: Any, rule: Rule, partner: str) -> Any:
+        if rule is Kind.EMPTY:
+            return ""
+        values = list(value) if isinstance(value, MutableSequence) else [value]
+        if isinstance(rule, Mapping) or rule in (Kind.CODE, Kind.CONTENT):
+            return self._items([item for item in values if isinstance(item, Dataset)], rule)
+        try:
+            cleaned = [self._scalar(item, rule, partner) for item in values]
+        except (TypeError, ValueError, OverflowError):
+            return None
+        if not cleaned or None in cleaned:
+            return None
+        return cleaned if len(cleaned) > 1 else cleaned[0]
+
+    def _items(self, items: list[Dataset], rule: Rule) -> list[Dataset] | None:
+        if rule is Kind.CODE:
+            cleaned = clean_codes(items)
+        elif rule is Kind.CONTENT:
+            cleaned = clean_content(items, self.names)
+        else:
+            assert isinstance(rule, Mapping)
+            cleaned = [self.dataset(item, rule) for item in items]
+        return [item for item in cleaned if len(item)] or None
+
+    def _scalar(self, value: Any, rule: Rule, partner: str) -> Any:
+        if value is None or value == "":
+            return None
+        if isinstance(rule, Kind):
+            return rebuild_scalar(value, rule, self.names, self.clock, partner)
+        assert isinstance(rule, frozenset)
+        if isinstance(value, str) and value.strip() in rule:
+            return value.strip()
+        return _OTHER if _OTHER in rule and isinstance(value, str) else None
