@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from . import classification, enhancement, segmentation
+from . import classification, detection, enhancement, segmentation, synthesis
 from .skill import TrackSkill
 
 __all__ = ["SKILLS"]
 
 SKILLS: Mapping[str, TrackSkill] = {
     "classification": classification.SKILL,
+    "detection": detection.SKILL,
     "enhancement": enhancement.SKILL,
     "segmentation": segmentation.SKILL,
+    "synthesis": synthesis.SKILL,
 }
 """Track to its skill."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from common.stages import Track
-from stage_bank.tracks import classification, enhancement, segmentation
+from stage_bank.tracks import classification, detection, enhancement, segmentation, synthesis
 from stage_bank.tracks._base import Fabricated, TrackSpec, UnfitPictures
 
 __all__ = ["TRACKS", "Fabricated", "TrackSpec", "UnfitPictures"]
@@ -14,6 +14,8 @@ TRACKS: Mapping[Track, TrackSpec] = {
         segmentation.TRACK,
         enhancement.TRACK,
         classification.TRACK,
+        synthesis.TRACK,
+        detection.TRACK,
     )
 }
 """Every track: a new one adds its line here."""

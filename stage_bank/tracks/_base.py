@@ -50,8 +50,7 @@ class TrackSpec:
         track: which track it is.
         skill: what the toolkit can do on it; methods and faults of the track are said there.
         make: (pictures, condition, rng, case names) to cases on seeded views of the pictures; raises `UnfitPictures`.
-        grade: (outputs, references) to a score in [0, 1] of every output that there is, and `None` for every one that
-            is missing or not of its case.
+        grade: (outputs, references) to a score in [0, 1] of every output that there is, and `None` for the others.
         pooled: whether a score belongs to all cases together; a pilot is then graded on the piloted cases alone.
     """
 
@@ -141,11 +140,11 @@ class TrackSpec:
         self, name: str, outputs: Mapping[str, bytes], files: Mapping[str, bytes], folder: str
     ) -> Output | None:
         """The decoded output of a case as a pipeline makes it: a delivered one is brought back."""
-        form = self.skill.form
+        form, header = self.skill.form, json.loads(files[f"cases/{name}/header.json"])
         try:
             output = form.decode(outputs[f"{folder}/{name}/{form.file_name}"])
             if folder == SUBMITTED:
-                output = form.restore(output, form.requested(json.loads(files[f"cases/{name}/header.json"])))
+                output = form.restore(output, form.requested(header))
         except (KeyError, ValueError):
             return None
-        return output
+        return output if form.fits(output, (header["Rows"], header["Columns"])) else None

@@ -52,6 +52,6 @@ def loaded(files: Mapping[str, bytes], name: str, condition: Condition) -> Case:
     return load(parse_case(name, own), condition["fault"], POLARITY_CHOICE[condition["polarity"]])
 
 
-def each(outputs: Outputs, score: Callable[[str, Output], float | None]) -> dict[str, float | None]:
+def each(outputs: Outputs, score: Callable[[str, Output], float]) -> dict[str, float | None]:
     """Grade the outputs one by one."""
     return {name: None if output is None else score(name, output) for name, output in outputs.items()}

@@ -49,10 +49,8 @@ def _grade(outputs: Outputs, references: Mapping[str, bytes]) -> dict[str, float
     return each(outputs, lambda name, output: _score(output, name, references))
 
 
-def _score(output: Output, name: str, references: Mapping[str, bytes]) -> float | None:
+def _score(output: Output, name: str, references: Mapping[str, bytes]) -> float:
     mask = decode_mask(references[f"{name}/lesion.nii.gz"])
-    if output.shape != mask.shape:
-        return None
     reference = float(json.loads(references[f"{name}/scale.json"])["reference"])
     return min(dice(output, mask) / reference, 1.0) if reference >= LEAST_REFERENCE else 0.0
 
