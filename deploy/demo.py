@@ -25,7 +25,7 @@ from rich.console import Console
 
 from common.errors import BatError, ConfigurationError, FederationError
 from common.signing import SigningKey
-from deploy.demo_settings import BANK_STATES, CELLS_PER_TRACK, ROUNDS, STEPS, optimizer
+from deploy.demo_settings import BANK_STATES, CELLS_PER_TRACK, ROUNDS, STEPS, TRACKS, optimizer
 from deploy.demo_sites import DemoSite, find_site_folders, set_up_sites
 from deploy.demo_status import StatusFile
 from deploy.demo_view import LiveView, PlainView, View, final_panel, privacy_panel
@@ -160,7 +160,7 @@ class _Demo:
         _check_space(arguments.runs)
         self._console.print(privacy_panel())
         self.phase = "preparing policy and suites"
-        policy, tasks = policy_job(arguments.cache), suites_job(arguments.cells, arguments.cache)
+        policy, tasks = policy_job(TRACKS, arguments.cache), suites_job(TRACKS, arguments.cells, arguments.cache)
         wanted = [job for job, own in ((policy, arguments.policy), (tasks, arguments.suites)) if own is None]
         make_once(wanted, self._say)
         model, suites = arguments.policy or policy.folder, arguments.suites or tasks.folder
@@ -178,6 +178,7 @@ class _Demo:
                 sockets=scratch,
                 states=arguments.states,
                 seed=arguments.seed,
+                tracks=TRACKS,
             )
             settings = self._write_settings(sites, model)
             with self._view(sites) as view, Supervisor(self._run / "logs", _environment(scratch)) as supervisor:
@@ -251,6 +252,7 @@ class _Demo:
             signing_key=self._run / "server.key",
             sites=enrolments,
             optimizer=optimizer(arguments.steps),
+            tracks=TRACKS,
             quorum=2,
             evaluation=EvaluationSettings(cells_per_track=arguments.cells),
         )

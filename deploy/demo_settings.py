@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from common.messages import OptimizerSettings
+from common.stages import Track
 
-__all__ = ["BANK_STATES", "CELLS_PER_TRACK", "ROUNDS", "optimizer"]
+__all__ = ["BANK_STATES", "CELLS_PER_TRACK", "ROUNDS", "TRACKS", "optimizer"]
 
 ROUNDS = 3
 
@@ -13,6 +14,9 @@ BANK_STATES = 126
 
 CELLS_PER_TRACK = 16
 """Held-out tasks of each track, in each of the two suites."""
+
+TRACKS = (Track.CLASSIFICATION, Track.ENHANCEMENT, Track.SEGMENTATION)
+"""Task families that are practised, as many as `bat-tiny` learns in that time; other runs choose by a setting."""
 
 STEPS = 10
 """Optimizer steps of a site in a round."""

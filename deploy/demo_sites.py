@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import tomli_w
 from client.site_config import SiteConfig, load_site_config
 from common.errors import ConfigurationError, DataError
 from common.signing import VerifyKey
+from common.stages import Track
 from deploy.sample_sites import make
 
 __all__ = ["DemoSite", "find_site_folders", "set_up_sites"]
@@ -60,7 +61,15 @@ def find_site_folders(root: Path) -> dict[str, Path]:
 
 
 def set_up_sites(
-    run: Path, own: Mapping[str, Path] | None, *, model: Path, server: VerifyKey, sockets: Path, states: int, seed: int
+    run: Path,
+    own: Mapping[str, Path] | None,
+    *,
+    model: Path,
+    server: VerifyKey,
+    sockets: Path,
+    states: int,
+    seed: int,
+    tracks: Sequence[Track],
 ) -> list[DemoSite]:
     """Write each site's folder and settings below `run/sites`.
 
@@ -72,6 +81,7 @@ def set_up_sites(
         sockets: a short folder for the Unix sockets.
         states: size of each site's Stage Bank.
         seed: seed of the banks.
+        tracks: task families that the sites practise.
 
     Raises:
         DataError: the sample images are not installed.
@@ -89,6 +99,7 @@ def set_up_sites(
             "server": {"public_key": server.hex},
             "sockets": {"folder": str(sockets / str(len(sites)))},
             "bank": {"states": states, "seed": seed},
+            "policy": {"tracks": [track.value for track in tracks]},
         }
         file = home / name / "site.toml"
         file.parent.mkdir(parents=True, exist_ok=True)

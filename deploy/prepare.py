@@ -23,6 +23,7 @@ from types import TracebackType
 import common
 from common.canonical import Json, digest_file, digest_json
 from common.errors import BatError, ConfigurationError
+from common.stages import Track
 
 __all__ = ["DEFAULT_CACHE", "Job", "main", "make_once", "policy_job", "suites_job"]
 
@@ -65,14 +66,16 @@ class Job:
         return self.cache.resolve() / self.digest[:16]
 
 
-def policy_job(cache: Path = DEFAULT_CACHE) -> Job:
-    """The cold start."""
-    return Job(cache / "policy", _digest(POLICY_SOURCES, POLICY_LIBRARIES), [*BAT_SERVER, "cold-start"])
+def policy_job(tracks: Sequence[Track], cache: Path = DEFAULT_CACHE) -> Job:
+    """The cold start on demonstrations of these task families."""
+    options = ["--tracks", *tracks]
+    digest = _digest(POLICY_SOURCES, POLICY_LIBRARIES, list(options))
+    return Job(cache / "policy", digest, [*BAT_SERVER, "cold-start", *options])
 
 
-def suites_job(cells_per_track: int, cache: Path = DEFAULT_CACHE) -> Job:
+def suites_job(tracks: Sequence[Track], cells_per_track: int, cache: Path = DEFAULT_CACHE) -> Job:
     """Both held-out suites and their yardsticks, with so many tasks of each track in each suite."""
-    options = ["--seed", str(SUITE_SEED), "--cells", str(cells_per_track)]
+    options = ["--seed", str(SUITE_SEED), "--cells", str(cells_per_track), "--tracks", *tracks]
     digest = _digest(SUITE_SOURCES, SUITE_LIBRARIES, list(options))
     return Job(cache / "suites", digest, [*BAT_SERVER, "suites", *options])
 
@@ -154,10 +157,10 @@ def _files(path: Path) -> Iterator[Path]:
 
 def main() -> int:
     """Prepare both and say where they are."""
-    from deploy.demo_settings import CELLS_PER_TRACK
+    from deploy.demo_settings import CELLS_PER_TRACK, TRACKS
 
     try:
-        for folder in make_once([policy_job(), suites_job(CELLS_PER_TRACK)]):
+        for folder in make_once([policy_job(TRACKS), suites_job(TRACKS, CELLS_PER_TRACK)]):
             print(f"prepared: {folder}")
     except BatError as error:
         print(f"prepare: {error}", file=sys.stderr)

@@ -48,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     cold.add_argument("--out", type=Path, required=True, metavar="FOLDER")
     cold.add_argument("--seed", type=int, default=1)
     cold.add_argument("--demonstrations", type=int, default=1200, metavar="N")
+    _add_tracks(cold)
 
     evaluate = _add(commands, "eval", _evaluate, "score an adapter on a suite of a run (JSON)")
     evaluate.add_argument("run", type=Path, metavar="RUN", help="run directory")
@@ -58,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     suites.add_argument("--out", type=Path, required=True, metavar="FOLDER")
     suites.add_argument("--seed", type=int, default=1)
     suites.add_argument("--cells", type=int, default=16, metavar="N", help="tasks of each track (default: 16)")
+    _add_tracks(suites)
 
     sealed = _add(commands, "sealed", _sealed, "score a finished run on the sealed suite, once and for the report")
     sealed.add_argument("run", type=Path, metavar="RUN", help="run directory")
@@ -73,6 +75,22 @@ def _add(
     command = commands.add_parser(name, help=text, description=text)
     command.set_defaults(run_command=run)
     return command
+
+
+def _add_tracks(command: argparse.ArgumentParser) -> None:
+    from common.stages import Track
+    from server.config import DEFAULT_TRACKS
+
+    shown = " ".join(DEFAULT_TRACKS)
+    command.add_argument(
+        "--tracks",
+        nargs="+",
+        type=Track,
+        choices=tuple(Track),
+        default=DEFAULT_TRACKS,
+        metavar="TRACK",
+        help=f"task families (default: {shown})",
+    )
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -120,7 +138,11 @@ def _cold_start(arguments: argparse.Namespace) -> int:
     sandbox = open_toolkit_sandbox(SigningKey.generate())
     try:
         pictures = [image.picture for image in public_images("demonstrations")]
-        shown = list(demonstrations(pictures, sandbox, count=arguments.demonstrations, seed=arguments.seed))
+        shown = list(
+            demonstrations(
+                pictures, sandbox, count=arguments.demonstrations, seed=arguments.seed, tracks=arguments.tracks
+            )
+        )
     finally:
         sandbox.close()
     print(f"cold start: {len(shown)} demonstrations", flush=True)
@@ -154,10 +176,9 @@ def _evaluate(arguments: argparse.Namespace) -> int:
 
 
 def _suites(arguments: argparse.Namespace) -> int:
-    from server.config import DEFAULT_TRACKS
     from server.sealed import prepare_suites
 
-    prepare_suites(arguments.out, DEFAULT_TRACKS, arguments.cells, arguments.seed)
+    prepare_suites(arguments.out, arguments.tracks, arguments.cells, arguments.seed)
     print(arguments.out)
     return 0
 

@@ -106,7 +106,7 @@ def demonstrations(
     *,
     count: int,
     seed: int,
-    tracks: Sequence[Track] = tuple(TRACKS),
+    tracks: Sequence[Track],
 ) -> Iterator[Demonstration]:
     """Make demonstrations on public pictures, over all tracks, focuses and outcomes in turn.
 

@@ -184,6 +184,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--states", type=int, default=12, help="states per track and focus; a multiple of 12 balances")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--tracks", nargs="+", type=Track, choices=tuple(TRACKS), default=tuple(TRACKS))
     arguments = parser.parse_args()
     key = SigningKey.generate()
     sandbox = open_toolkit_sandbox(key)
@@ -192,7 +193,7 @@ def main() -> None:
     images = [image.picture for image in public_images("demonstrations")]
     rows = []
     print(f"{'track':<15} {'focus':<5} {'measure':<8} {'oracle':>7} {'fixed':>7} {'random':>7} {'ratio':>7} {'s':>5}")
-    for track in TRACKS:
+    for track in arguments.tracks:
         made = fabricators(track, arguments.states, images, rng, sandbox, replayer)
         for focus in Focus:
             began = time.monotonic()

@@ -32,6 +32,7 @@ from deploy.sample_sites import make
 from rubrics.replay import Replayer
 from server.aggregation.fedavg import FedAvg
 from server.cold_start import ColdStartSettings, cold_start
+from server.config import DEFAULT_TRACKS
 from server.curriculum import first_target, next_target
 from server.evaluation import EvaluationSummary
 from server.gate import decide
@@ -42,7 +43,6 @@ from stage_bank.demonstrations import Demonstration, demonstrations
 from stage_bank.environment import StageEnvironment
 from stage_bank.images import Split, public_images
 from stage_bank.toolkit import open_toolkit_sandbox
-from stage_bank.tracks import TRACKS
 
 GOAL = 1.3
 
@@ -67,7 +67,8 @@ def shown(work: Path, count: int, sandbox: Sandbox) -> Sequence[Demonstration]:
     file = work / f"demonstrations-{count}.pickle"
     if not file.exists():
         images = [image.picture for image in public_images("demonstrations")]
-        file.write_bytes(pickle.dumps(list(demonstrations(images, sandbox, count=count, seed=1))))
+        made = demonstrations(images, sandbox, count=count, seed=1, tracks=DEFAULT_TRACKS)
+        file.write_bytes(pickle.dumps(list(made)))
     found: Sequence[Demonstration] = pickle.loads(file.read_bytes())
     return found
 
@@ -76,7 +77,7 @@ def suite(name: Split, work: Path, sandbox: Sandbox) -> HeldoutSuite:
     """A held-out suite."""
     file = work / f"{name}.jsonl"
     if not file.exists():
-        build_suite(name, sandbox, tracks=tuple(TRACKS), cells_per_track=16, seed=1).save(file)
+        build_suite(name, sandbox, tracks=DEFAULT_TRACKS, cells_per_track=16, seed=1).save(file)
     return load_suite(file)
 
 
@@ -141,7 +142,7 @@ def learn(
         started = time.monotonic()
         for site, bank in enumerate(site_banks):
             rng = np.random.default_rng([seed, number, site])
-            drawn = bank.draw(rng, odds, target, tuple(TRACKS), settings.steps * settings.groups_per_step)
+            drawn = bank.draw(rng, odds, target, DEFAULT_TRACKS, settings.steps * settings.groups_per_step)
             rows = [{"state_id": row.state_id, "prompt": bank.state(row.state_id).prompt} for row in drawn]
             factory = partial(StageEnvironment, bank.state, sandbox, Replayer(sandbox))
             figures: list[dict[str, float]] = []

@@ -26,7 +26,7 @@ ALL = tuple(TRACKS)
 
 @pytest.fixture(scope="module")
 def shown(toolkit_sandbox: Sandbox, pictures: list[Picture]) -> list[Demonstration]:
-    return list(demonstrations(pictures, toolkit_sandbox, count=72, seed=4))
+    return list(demonstrations(pictures, toolkit_sandbox, count=24 * len(ALL), seed=4, tracks=ALL))
 
 
 def test_at_most_forty_percent_of_the_units_are_shown_and_fixed_by_digest() -> None:
@@ -57,7 +57,7 @@ def test_choices_are_right_where_shown_and_uniform_elsewhere() -> None:
 
 
 def test_all_tracks_focuses_and_outcomes_are_covered(shown: list[Demonstration]) -> None:
-    assert len(shown) == 72
+    assert len(shown) == 24 * len(ALL)
     assert {one.track for one in shown} == set(ALL)
     assert {(one.focus, one.outcome) for one in shown} == set(itertools.product(Focus, Outcome))
 
