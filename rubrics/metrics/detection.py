@@ -46,9 +46,7 @@ def mean_average_precision(
     """
     classes = sorted({box[0] for boxes in truth for box in boxes})
     if not classes or len(predicted) != len(truth):
-        raise ValueError(
-            f"{len(predicted)} images with boxes for {len(truth)}, of which there are {len(classes)} classes"
-        )
+        raise ValueError(f"{len(predicted)} images for {len(truth)}, with true boxes of {len(classes)} classes")
     return float(np.mean([_average_precision(name, predicted, truth, threshold) for name in classes]))
 
 
