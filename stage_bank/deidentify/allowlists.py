@@ -19,7 +19,7 @@ from pydicom.datadict import dictionary_VR, keyword_for_tag, tag_for_keyword
 
 from stage_bank.deidentify.kinds import Kind
 
-__all__ = ["AllowList", "Attribute", "Rule", "TextRisk", "allow_list", "allow_lists", "vocabulary"]
+__all__ = ["AllowList", "Attribute", "Rule", "TextRisk", "allow_list", "allow_lists", "vocabularies", "vocabulary"]
 
 
 class TextRisk(StrEnum):
@@ -90,6 +90,12 @@ def vocabulary(name: str) -> frozenset[str]:
     """A closed set of `tables/vocabularies.toml`."""
     values: list[str] = _read("vocabularies")[name]
     return frozenset(values)
+
+
+@cache
+def vocabularies() -> frozenset[str]:
+    """Every value of every closed set."""
+    return frozenset(value for values in _read("vocabularies").values() for value in values)
 
 
 @cache

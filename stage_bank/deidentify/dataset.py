@@ -102,6 +102,15 @@ def deidentify_with(
     dataset: FileDataset, profile: Profile, options: Options, frames: Sequence[int] | None = None
 ) -> Deidentified:
     """`deidentify`, and what was done."""
+    try:
+        return _deidentify(dataset, profile, options, frames)
+    except Refused:
+        raise
+    except Exception as error:  # hostile headers make the parser raise many types; all mean the same to the site
+        raise Refused(Reason.DAMAGED) from error
+
+
+def _deidentify(dataset: FileDataset, profile: Profile, options: Options, frames: Sequence[int] | None) -> Deidentified:
     allowed = _allow_list(dataset)
     identity = identity_of(dataset)
     clock = profile.clock(identity)

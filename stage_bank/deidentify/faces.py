@@ -13,7 +13,7 @@ Fewer than `VOLUME_SLICES` slices show no face that could be recognised and are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -21,21 +21,23 @@ import numpy as np
 from numpy.typing import NDArray
 from pydicom.dataset import Dataset
 
-from stage_bank.deidentify.heads import Slice, is_head, slices_of
+from stage_bank.deidentify.heads import Shown, Slice, shown, slices_of
 from stage_bank.deidentify.skin import skin_points
 from stage_bank.ingest.decode import Decoded
 from stage_bank.ingest.read import Refused
 from stage_bank.ingest.report import Reason
 
-__all__ = ["VOLUME_SLICES", "FaceCheck", "face_masks", "frame_masks"]
+__all__ = ["VOLUME_SLICES", "FaceCheck", "FacePlane", "face_plane", "frame_masks"]
 
 VOLUME_SLICES = 12
 _HEAD_LENGTH = 195.0
 _PLANE = 82.0
+"""Distances in mm, as explained above."""
 _LENGTHS = (130.0, 240.0)
 _WIDTHS = (100.0, 200.0)
 _CENTRAL = 30.0
-_NOT_CUT = 60.0
+_CROWN = (120.0, 160.0)
+"""How wide and long the uppermost 8 mm of a whole head are at most, in mm."""
 
 
 class FaceCheck(StrEnum):
@@ -46,18 +48,24 @@ class FaceCheck(StrEnum):
 
 
 @dataclass(frozen=True)
-class _Head:
-    """Where the plane goes.
+class FacePlane:
+    """The plane that cuts the face off.
 
     Args:
         top: z of the top of the head, in mm.
         forehead: y of the skin of the forehead, in mm.
-        length: extent from front to back, in mm.
+        length: extent of the head from front to back, in mm.
     """
 
     top: float
     forehead: float
     length: float
+
+    def mask(self, place: Slice) -> NDArray[np.bool_]:
+        """The pixels of a slice that belong to the face's side, `[rows, columns]`."""
+        _, y, z = place.coordinates()
+        below, ahead = self.top - z, self.forehead - y
+        return np.asarray((below > 0) & (below + ahead > _PLANE * self.length / _HEAD_LENGTH))
 
 
 def frame_masks(dataset: Dataset, frames: Sequence[int], decoded: Decoded) -> NDArray[np.bool_] | None:
@@ -71,48 +79,55 @@ def frame_masks(dataset: Dataset, frames: Sequence[int], decoded: Decoded) -> ND
     Raises:
         Refused: a head volume whose face cannot be found.
     """
-    if len(frames) < VOLUME_SLICES or not is_head([dataset]):
+    if len(frames) < VOLUME_SLICES or shown([dataset]) is Shown.OTHER:
         return None
-    return face_masks(slices_of(dataset, frames), list(decoded.frames), dataset)
+    places = slices_of(dataset, frames)
+    plane = face_plane(places, decoded.frames, dataset)
+    return None if plane is None else np.stack([plane.mask(place) for place in places if place is not None])
 
 
-def face_masks(
-    slices: Sequence[Slice | None], pixels: Sequence[NDArray[np.generic]], header: Dataset
-) -> NDArray[np.bool_] | None:
-    """What to blank in the slices of one head, `[slices, rows, columns]`; `None` when they are no volume.
+def face_plane(
+    places: Sequence[Slice | None], pixels: Iterable[NDArray[np.generic]], header: Dataset
+) -> FacePlane | None:
+    """Where the face of a head begins; `None` when there are too few slices to show one.
 
     Args:
-        slices: geometry of each slice, `None` where the header gives none.
-        pixels: stored values of each, `[rows, columns]`.
-        header: of any of them, for modality and rescaling.
+        places: geometry of each slice, `None` where the header gives none.
+        pixels: stored values of each, `[rows, columns]`; taken one by one.
+        header: of any of them, for modality, rescaling and body part.
 
     Raises:
         Refused: a volume, but the face cannot be found.
     """
-    known = [place for place in slices if place is not None]
-    if len(known) < len(slices):
+    known = [place for place in places if place is not None]
+    if len(places) < VOLUME_SLICES:
+        return None
+    if len(known) < len(places):
         raise Refused(Reason.HEAD)
     if len({place.key for place in known}) < VOLUME_SLICES:
         return None
-    head = _measure(skin_points(known, pixels, header))
-    scale = head.length / _HEAD_LENGTH
-    masks = []
-    for place in known:
-        _, y, z = place.coordinates()
-        below, ahead = head.top - z, head.forehead - y
-        masks.append((below > 0) & (below + ahead > _PLANE * scale))
-    return np.stack(masks)
+    skin = skin_points(known, pixels, header)
+    if shown([header]) is not Shown.HEAD and _wide_everywhere(skin):
+        return None
+    return _measure(skin)
 
 
-def _measure(skin: NDArray[np.float64]) -> _Head:
-    """Top, forehead and length from points of the head, `[points, 3]` in patient coordinates (L, P, S).
+def _wide_everywhere(skin: NDArray[np.float64]) -> bool:
+    """Whether no 10 mm of the body are as narrow as a head, so that none can be in view."""
+    levels = np.round(skin[:, 2] / 10.0)
+    widths = [float(np.ptp(skin[levels == level, 0])) for level in np.unique(levels)]
+    return min(widths) > _WIDTHS[1] + 30.0
+
+
+def _measure(skin: NDArray[np.float64]) -> FacePlane:
+    """The plane from points of the head, `[points, 3]` in patient coordinates (left, posterior, superior).
 
     Raises:
         Refused: not the shape of a head with its top in view.
     """
     top = float(np.quantile(skin[:, 2], 0.9995))
     crown = skin[skin[:, 2] > top - 8.0]
-    if np.ptp(crown[:, 0]) > 2 * _NOT_CUT or np.ptp(crown[:, 1]) > 2 * _NOT_CUT + 40.0:
+    if np.ptp(crown[:, 0]) > _CROWN[0] or np.ptp(crown[:, 1]) > _CROWN[1]:
         raise Refused(Reason.HEAD)
     band = skin[(skin[:, 2] < top - 55.0) & (skin[:, 2] > top - 85.0)]
     if len(band) < 100:
@@ -123,4 +138,4 @@ def _measure(skin: NDArray[np.float64]) -> _Head:
         raise Refused(Reason.HEAD)
     middle = (low[0] + high[0]) / 2
     central = band[np.abs(band[:, 0] - middle) < _CENTRAL]
-    return _Head(top, float(np.quantile(central[:, 1], 0.002)), length)
+    return FacePlane(top, float(np.quantile(central[:, 1], 0.002)), length)

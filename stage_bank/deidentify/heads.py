@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from pydicom.dataset import Dataset
 
 from stage_bank.deidentify.allowlists import vocabulary
 
-__all__ = ["Slice", "is_head", "slices_of"]
+__all__ = ["Shown", "Slice", "shown", "slices_of"]
 
 _TOMOGRAPHIC = frozenset({"CT", "MR", "PT"})
 _PARTS = vocabulary("head_part")
@@ -64,18 +65,27 @@ class Slice:
         )
 
 
-def is_head(headers: Iterable[Dataset]) -> bool:
-    """Whether a series may show a head; an unnamed body part counts as one, so that nothing slips through.
+class Shown(StrEnum):
+    """What a series shows, by its header."""
+
+    HEAD = "head"
+    PERHAPS = "perhaps a head"
+    OTHER = "something else"
+
+
+def shown(headers: Iterable[Dataset]) -> Shown:
+    """Whether a series shows a head; an unnamed body part perhaps does, so that nothing slips through.
 
     Only cross-sections are meant. Words in descriptions decide before the body part, which is often a default.
     """
     headers = list(headers)
     if not any(header.get("Modality") in _TOMOGRAPHIC for header in headers):
-        return False
-    if any(_WORDS.search(str(header.get(keyword) or "")) for header in headers for keyword in _TEXTS):
-        return True
+        return Shown.OTHER
     parts = {str(header.get("BodyPartExamined") or "").strip().upper() for header in headers}
-    return bool(parts & _PARTS) or not parts <= _OTHER_PARTS
+    texts = (str(header.get(keyword) or "") for header in headers for keyword in _TEXTS)
+    if parts & _PARTS or any(_WORDS.search(text) for text in texts):
+        return Shown.HEAD
+    return Shown.OTHER if parts <= _OTHER_PARTS else Shown.PERHAPS
 
 
 def slices_of(dataset: Dataset, frames: Sequence[int]) -> list[Slice | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +22,8 @@ _GRID = 2.0
 """Millimetres: fine enough for a forehead."""
 
 
-def skin_points(slices: Sequence[Slice], pixels: Sequence[NDArray[np.generic]], header: Dataset) -> NDArray[np.float64]:
-    """Patient coordinates `[points, 3]` of the largest connected body.
+def skin_points(slices: Sequence[Slice], pixels: Iterable[NDArray[np.generic]], header: Dataset) -> NDArray[np.float64]:
+    """Patient coordinates `[points, 3]` of the largest connected body; `pixels` may come one by one.
 
     Raises:
         Refused: nothing there, or slices that differ in size or direction.
@@ -34,8 +34,9 @@ def skin_points(slices: Sequence[Slice], pixels: Sequence[NDArray[np.generic]], 
     if any(min(s.across @ first.across, s.down @ first.down) < 0.999 for s in slices):
         raise Refused(Reason.HEAD)
     step = max(1, int(_GRID / max(first.spacing)))
+    thinned = [np.asarray(values[::step, ::step], dtype=np.float32) for values in pixels]
     order = sorted(range(len(slices)), key=lambda index: slices[index].key)
-    volume = np.stack([np.asarray(pixels[index][::step, ::step], dtype=np.float32) for index in order])
+    volume = np.stack([thinned[index] for index in order])
     body = ndimage.binary_opening(volume > _level(volume, header), iterations=1)
     labels, count = ndimage.label(body)
     if count == 0:

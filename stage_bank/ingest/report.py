@@ -59,6 +59,8 @@ class Reason(StrEnum):
     TEXT_SEARCH_FAILED = "the search for burned-in text failed or took too long"
     TEXT = "burned-in text that cannot be blanked"
     HEAD = "volume of a head whose face cannot be removed"
+    SAME_OBJECT = "same SOP instance as another file"
+    LEFT_OVER = "a string of the original header was still in the result"
 
 
 @dataclass(frozen=True)

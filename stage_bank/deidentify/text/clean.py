@@ -1,15 +1,16 @@
 """Find text on every frame, blank it on all of them, and look again.
 
-A word is blanked when it is read with some confidence, or when it resembles a word of the header however badly it is
-read. Afterwards the frames are searched again; what still shows a header's word, or is mostly text, is refused.
-Not found is what tesseract's Latin model cannot read: other scripts in part, handwriting, text below about 8 pixels.
+Two searches complement each other: rows of marks that look drawn, whatever the script, and words that tesseract reads.
+A word is blanked when its pixels look drawn, when it is read with confidence, or when it resembles a word of the header
+however badly it is read. Afterwards the frames are searched again; what still shows a header's word, or is mostly text,
+is refused. Not found is handwriting, text that fades into its surroundings, and letters below about 8 pixels.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -19,6 +20,7 @@ from pydicom.dataset import Dataset
 
 from stage_bank.deidentify.allowlists import TextRisk
 from stage_bank.deidentify.pixels import blank
+from stage_bank.deidentify.text.glyphs import crispness, glyph_rows
 from stage_bank.deidentify.text.needles import Needles
 from stage_bank.deidentify.text.tesseract import Tesseract, Word
 from stage_bank.ingest.decode import Decoded
@@ -28,9 +30,12 @@ from stage_bank.ingest.report import Reason
 __all__ = ["TextCheck", "clean_text", "needs_search"]
 
 _PASSES = 4
-_LARGEST_SHARE = 0.4
+_WIDEST_MARGIN = 24
+_LARGEST_SHARE = 0.5
 """A picture with more text than this is a page, not an image."""
 _SMALL, _LARGE = 500, 1200
+_BRIGHT = 150
+_COLOURED_SHARE = 0.0005
 _PLAIN_MODALITIES = frozenset({"CR", "CT", "DX", "IO", "MG", "MR", "NM", "PT", "PX"})
 _CAPTURES = ("SCREEN", "CAPTURE", "REPORT", "DOSE", "SECONDARY")
 
@@ -43,25 +48,33 @@ class TextCheck(StrEnum):
     NONE = "none"
 
 
+_DRAWN = 0.2
+"""Crispness of drawn text, at least."""
+
+
 @dataclass(frozen=True)
-class _Threshold:
-    """How sure tesseract must be of a word.
+class _Care:
+    """How easily something counts as text.
 
     Args:
-        letters: least number of letters and digits.
-        confidence: 0 to 100.
+        letters: least number of letters and digits in a word that looks drawn.
+        confidence: with which such a word is read at least, 0 to 100.
+        marks: least number of marks in a row.
     """
 
     letters: int
     confidence: float
+    marks: int
 
 
-_EAGER = (_Threshold(2, 25.0), _Threshold(1, 70.0))
+_EAGER = _Care(letters=2, confidence=20.0, marks=3)
 """Where text is expected: a blank too many costs little."""
-_WARY = (_Threshold(3, 60.0),)
-"""Where none is expected: anatomy read as letters must stay."""
-_CERTAIN = (_Threshold(4, 80.0),)
-"""What must not be left after the last pass."""
+_WARY = _Care(letters=2, confidence=50.0, marks=6)
+"""Where none is expected: anatomy that looks like letters must stay."""
+_TALLEST = 64
+"""Pixels; taller boxes hold something else besides text."""
+_READABLE = (4, 85.0)
+"""Letters and confidence of a word that counts however it is drawn."""
 
 
 def needs_search(dataset: Dataset, risk: TextRisk) -> bool:
@@ -94,66 +107,84 @@ def clean_text(decoded: Decoded, needles: Needles, program: Tesseract, *, expect
     Raises:
         Refused: the picture is mostly text, text is still readable after blanking, or the search failed.
     """
-    thresholds = _EAGER if expected else _WARY
+    care = _EAGER if expected else _WARY
     found = np.zeros(decoded.frames.shape[1:3], dtype=bool)
     for _ in range(_PASSES):
-        words = list(_read(blank(decoded, found), program))
-        shown = [word for word in words if needles.match(word.text) or _sure(word, thresholds)]
-        if not shown:
-            break
         before = int(found.sum())
-        for word in shown:
-            _cover(found, word)
+        certain = False
+        for grey in _greys(blank(decoded, found)):
+            boxes = [box for box, marks in glyph_rows(grey) if marks >= care.marks]
+            for word in _words(grey, program):
+                counts, sure = _judge(grey, word, needles, care)
+                certain = certain or sure
+                if counts:
+                    boxes.append(word.box)
+            for box in boxes:
+                _cover(found, box)
         if found.mean() > _LARGEST_SHARE:
             raise Refused(Reason.TEXT)
         if int(found.sum()) == before:
             break
-    else:
-        words = list(_read(blank(decoded, found), program))
-    if any(needles.match(word.text) or _sure(word, _CERTAIN) for word in words):
+    if certain:
         raise Refused(Reason.TEXT)
     return blank(decoded, found), float(found.mean())
 
 
-def _read(decoded: Decoded, program: Tesseract) -> Iterable[Word]:
-    """Words of all frames, boxes in frame pixels; equal frames are read once."""
+def _judge(grey: NDArray[np.uint8], word: Word, needles: Needles, care: _Care) -> tuple[bool, bool]:
+    """Whether a word is to be blanked, and whether it must not be left over."""
+    letters = sum(character.isalnum() for character in word.text)
+    drawn = word.box[3] <= _TALLEST and crispness(grey, word.box) >= _DRAWN
+    readable = letters >= _READABLE[0] and word.confidence >= _READABLE[1]
+    named = needles.match(word.text)
+    counts = named or readable or (drawn and letters >= care.letters and word.confidence >= care.confidence)
+    return counts, drawn and (named or readable)
+
+
+def _words(grey: NDArray[np.uint8], program: Tesseract) -> Iterator[Word]:
+    """Words read at two sizes, as they are and in black and white; boxes in pixels of the picture."""
+    scale = 3 if max(grey.shape) < _SMALL else 2 if max(grey.shape) < _LARGE else 1
+    views = []
+    for factor in {1, scale}:
+        size = (grey.shape[1] * factor, grey.shape[0] * factor)
+        enlarged = np.asarray(Image.fromarray(grey).resize(size, Image.Resampling.BICUBIC))
+        views += [(factor, enlarged), (factor, np.where(enlarged >= _BRIGHT, 0, 255).astype(np.uint8))]
+    for word in program.words([view for _, view in views]):
+        left, top, width, height = (round(value / views[word.page][0]) for value in word.box)
+        yield replace(word, box=(left, top, width, height))
+
+
+def _greys(decoded: Decoded) -> Iterator[NDArray[np.uint8]]:
+    """Every different frame in eight bits; coloured ones twice, by their brightest and their darkest channel."""
     seen = set()
     for frame in decoded.frames:
-        digest = hashlib.sha256(frame.tobytes()).digest()
-        if digest in seen:
-            continue
-        seen.add(digest)
-        grey = _grey(frame)
-        if grey is None:
-            continue
-        scale = 3 if max(grey.shape) < _SMALL else 2 if max(grey.shape) < _LARGE else 1
-        size = (grey.shape[1] * scale, grey.shape[0] * scale)
-        enlarged = np.asarray(Image.fromarray(grey).resize(size, Image.Resampling.BICUBIC))
-        bright = np.where(enlarged >= 150, 0, 255).astype(np.uint8)
-        for word in program.words([enlarged, bright]):
-            left, top, width, height = (round(value / scale) for value in word.box)
-            yield Word(word.page, word.text, word.confidence, (left, top, width, height))
+        values = frame.astype(np.float32)
+        channels = _channels(values) if values.ndim == 3 else [values]
+        for channel in channels:
+            grey = _eight_bits(channel)
+            digest = hashlib.sha256(grey.tobytes()).digest()
+            if digest not in seen:
+                seen.add(digest)
+                yield grey
 
 
-def _grey(frame: np.ndarray) -> NDArray[np.uint8] | None:
-    """Eight bits over the frame's whole range, brightest colour channel; `None` for a flat frame."""
-    values = frame.astype(np.float32)
-    values = values.max(axis=-1) if values.ndim == 3 else values
+def _channels(values: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+    """Brightest and darkest channel `[rows, columns]`; one of them where there is hardly any colour."""
+    light, dark = values.max(axis=-1), values.min(axis=-1)
+    coloured = np.mean(light - dark > 0.2 * float(np.ptp(light))) > _COLOURED_SHARE
+    return [light, dark] if coloured else [light]
+
+
+def _eight_bits(values: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """Stretched over the range of all but the rarest values, over the whole range where that is empty."""
     low, high = (float(value) for value in np.percentile(values, (0.1, 99.9)))
     if not high > low:
         low, high = float(values.min()), float(values.max())
-    if not high > low:
-        return None
-    return np.asarray((values - low) * (255.0 / (high - low))).clip(0, 255).astype(np.uint8)
+    scale = 255.0 / (high - low) if high > low else 0.0
+    return ((values - np.float32(low)) * np.float32(scale)).clip(0, 255).astype(np.uint8)
 
 
-def _sure(word: Word, thresholds: tuple[_Threshold, ...]) -> bool:
-    letters = sum(character.isalnum() for character in word.text)
-    return any(letters >= limit.letters and word.confidence >= limit.confidence for limit in thresholds)
-
-
-def _cover(mask: NDArray[np.bool_], word: Word) -> None:
-    """Blank a word with a margin: half read names go on to the left and right."""
-    left, top, width, height = word.box
-    margin, side = 2 + height // 3, 2 + height * 3 // 2
+def _cover(mask: NDArray[np.bool_], box: tuple[int, int, int, int]) -> None:
+    """Blank a box with a margin: half read names go on to the left and right."""
+    left, top, width, height = box
+    margin, side = 2 + height // 3, 2 + min(height * 3 // 2, _WIDEST_MARGIN)
     mask[max(0, top - margin) : top + height + margin, max(0, left - side) : left + width + side] = True

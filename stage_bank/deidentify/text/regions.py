@@ -12,7 +12,7 @@ _CORNERS = ("RegionLocationMinX0", "RegionLocationMinY0", "RegionLocationMaxX1",
 
 
 def outside_regions(dataset: Dataset, rows: int, columns: int) -> NDArray[np.bool_] | None:
-    """True for pixels outside every region, `[rows, columns]`; `None` when no region is given or one leaves the frame."""
+    """True for pixels outside every region, `[rows, columns]`; `None` when none is given or one leaves the frame."""
     inside = np.zeros((rows, columns), dtype=bool)
     regions = dataset.get("SequenceOfUltrasoundRegions")
     for region in regions if isinstance(regions, list) or hasattr(regions, "__iter__") else ():
