@@ -61,12 +61,13 @@ def test_inspection_comes_first_and_commands_are_valid(focus: Focus, habits: set
 
 
 @pytest.mark.parametrize(
-    ("focus", "count"), [("S1", 24), ("S2", 100), ("S3", 97), ("S4", 97), ("S5", 291), ("E2E", 288)]
+    ("focus", "fixed", "for_each_repair"),
+    [("S1", 24, 0), ("S2", 0, 25), ("S3", 1, 24), ("S4", 1, 24), ("S5", 3, 72), ("E2E", 0, 72)],
 )
-def test_fixed_scripts_are_all_choices(focus: str, count: int) -> None:
-    for track in TRACKS:
+def test_fixed_scripts_are_all_choices(focus: str, fixed: int, for_each_repair: int) -> None:
+    for track, spec in TRACKS.items():
         scripts = list(fixed_scripts(track, Focus(focus)))
-        assert len(scripts) == len(set(scripts)) == count
+        assert len(scripts) == len(set(scripts)) == fixed + for_each_repair * len(spec.options["repair"])
 
 
 def test_fixed_scripts_take_any_sets_of_habits() -> None:
