@@ -105,7 +105,8 @@ def _by_class() -> Mapping[str, AllowList]:
 
 def _names() -> list[str]:
     names = sorted(entry.name for entry in files("stage_bank.deidentify.tables").iterdir())
-    return [n[:-5] for n in names if n.endswith(".toml") and n not in ("vocabularies.toml", "fragments.toml")]
+    stems = [name.removesuffix(".toml") for name in names if name.endswith(".toml")]
+    return [stem for stem in stems if "family" in _read(stem)]
 
 
 @cache

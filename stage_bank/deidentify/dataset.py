@@ -32,12 +32,12 @@ from stage_bank.ingest.quiet import quiet
 from stage_bank.ingest.read import Refused
 from stage_bank.ingest.report import Reason
 
-__all__ = ["MODALITIES", "Deidentified", "Options", "deidentify", "deidentify_with", "remap_uid"]
+__all__ = ["EMPTY", "MODALITIES", "Deidentified", "Options", "deidentify", "deidentify_with", "remap_uid"]
 
 MODALITIES = vocabulary("modality")
 """Defined terms of Modality (0008,0060), PS3.3 C.7.3.1.1.1, as far as they are in use."""
 
-_EMPTY = (
+EMPTY = (
     "PatientName", "PatientID", "PatientBirthDate", "PatientSex", "StudyDate", "StudyTime", "StudyID",
     "AccessionNumber", "ReferringPhysicianName", "Manufacturer",
 )  # fmt: skip
@@ -125,7 +125,7 @@ def _deidentify(dataset: FileDataset, profile: Profile, options: Options, frames
         if "ContentSequence" not in clean or "ConceptNameCodeSequence" not in clean:
             raise Refused(Reason.NO_CONTENT)
         done = replace(done, content_cleaned=True)
-    for keyword in _EMPTY:
+    for keyword in EMPTY:
         if keyword not in clean:
             setattr(clean, keyword, "")
     clean.PatientID = profile.patient(identity)

@@ -1,0 +1,99 @@
+"""`bat-client bank deidentify IN OUT`: a folder without its patients, for a privacy officer to look at."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+
+from common.errors import ConfigurationError, DataError
+from stage_bank.deidentify import FaceCheck, Options, ProfileName, TextCheck, open_profile
+from stage_bank.deidentify.folder import check_folders, deidentify_folder
+from stage_bank.vault import write_durably
+
+__all__ = ["add"]
+
+SOME_REFUSED = 3
+"""Exit status when files were refused; they are in the report."""
+
+_KEY_BYTES = 32
+_TEXT = "write de-identified copies of DICOM files, and a report of every file; exit status 3 when some were refused"
+
+
+def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Register the command. It needs no site settings: `run` takes the parsed arguments alone."""
+    command = subparsers.add_parser("deidentify", help="write a de-identified copy of a folder", description=_TEXT)
+    command.add_argument("source", type=Path, metavar="IN", help="folder with DICOM files; only read")
+    command.add_argument("target", type=Path, metavar="OUT", help="new or empty folder outside IN")
+    command.add_argument(
+        "--report", type=Path, required=True, help="JSON file; it names input files, so keep it inside"
+    )
+    command.add_argument("--key-file", type=Path, required=True, help="32 secret bytes; made with mode 0600 if absent")
+    command.add_argument(
+        "--profile",
+        type=ProfileName,
+        choices=list(ProfileName),
+        default=ProfileName.MODIFIED_DATES,
+        help="modified-dates moves dates per patient (default); safe-harbor drops them and draws random UIDs",
+    )
+    command.add_argument("--table", type=Path, help="random UIDs of safe-harbor (default: KEY_FILE.uids)")
+    command.add_argument("--search-all", action="store_true", help="search every image for text, not only likely ones")
+    command.add_argument("--keep-faces", action="store_true", help="leave head volumes as they are: the site opts in")
+    command.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """De-identify; 0 when every file was written, 3 when some were refused.
+
+    Raises:
+        BatError: nothing could be done at all.
+    """
+    check_folders(arguments.source, arguments.target)
+    table = arguments.table or arguments.key_file.with_name(arguments.key_file.name + ".uids")
+    for secret in (arguments.report, arguments.key_file, table):
+        _keep_apart(secret, arguments.source, arguments.target)
+    profile = open_profile(arguments.profile, _load_key(arguments.key_file), table)
+    options = Options(
+        text=TextCheck.ALL if arguments.search_all else TextCheck.LIKELY,
+        faces=FaceCheck.KEEP if arguments.keep_faces else FaceCheck.REMOVE,
+    )
+    report = deidentify_folder(arguments.source, arguments.target, profile, options)
+    _write(arguments.report, (json.dumps(report.to_json(), indent=2, ensure_ascii=True) + "\n").encode())
+    print("\n".join(report.lines()))
+    return 0 if report.complete else SOME_REFUSED
+
+
+def _keep_apart(path: Path, *folders: Path) -> None:
+    if any(path.resolve().is_relative_to(folder.resolve()) for folder in folders):
+        raise ConfigurationError(
+            "report, key and table belong outside both folders", where=str(path), remedy="Name another place."
+        )
+
+
+def _load_key(path: Path) -> bytes:
+    """The key's bytes; made first when there is no file.
+
+    Raises:
+        ConfigurationError: readable by others, or not 32 bytes.
+    """
+    try:
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_durably(path, os.urandom(_KEY_BYTES))
+        mode, key = path.stat().st_mode, path.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"cannot use the key file: {error.strerror}", where=str(path)) from error
+    if mode & 0o077:
+        raise ConfigurationError("the key is readable by others", where=str(path), remedy="Run chmod 600 on it.")
+    if len(key) != _KEY_BYTES:
+        raise ConfigurationError("not a key of 32 bytes", where=str(path), remedy="Name another file.")
+    return key
+
+
+def _write(path: Path, data: bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_durably(path, data)
+    except OSError as error:
+        raise DataError(f"cannot write the report: {error.strerror}", where=str(path)) from error
