@@ -1,7 +1,8 @@
 """Fabricating training states: two seeded views of one patient, an honest handoff, and an admission check.
 
-A state is admitted only when `bat inspect` finds its condition and the oracle's script earns at least 0.9 of both
-training reward and task score, in the real environment.
+Pixels are admitted once for all states that share them: only when `bat inspect` finds their condition, and when the
+oracle's outputs, made in the sandbox as an agent would make them, earn at least 0.9 on both views. Handoffs cannot take
+that away again: they are real runs of the same toolkit on the same inputs, and the oracle redoes what failed in them.
 """
 
 from __future__ import annotations
@@ -12,25 +13,23 @@ from functools import cached_property
 import numpy as np
 
 from common.sandbox.interface import Sandbox
-from common.sandbox.receipt import Language, Receipt
 from common.stages import Focus, Outcome, Track
-from rubrics.evidence import collect_evidence
-from rubrics.facts import task_outcome
-from rubrics.layout import cases_of
+from rubrics.artifacts import Pipeline
+from rubrics.facts import mean_score
+from rubrics.layout import BATCH, SUBMITTED, cases_of
 from rubrics.replay import Replayer, View
-from rubrics.training import training_reward
 from stage_bank.handoffs import Workshop, handoff_commands
 from stage_bank.picture import Picture
 from stage_bank.prompts import user_prompt
-from stage_bank.scripts import Script, oracle_commands
+from stage_bank.scripts import script
 from stage_bank.state import TrainingState
-from stage_bank.tasks import hidden_files, task_file, task_of
+from stage_bank.tasks import hidden_files, task_file
 from stage_bank.tracks import TRACKS, UnfitPictures
 
 __all__ = ["ADMISSION", "CASES", "Fabricator", "fabricate_state", "random_condition"]
 
 ADMISSION = 0.9
-"""What the oracle must earn of training reward and task score."""
+"""Mean score that the right choice must reach on both views."""
 
 CASES = 4
 """Cases of a view."""
@@ -68,9 +67,9 @@ class Fabricator:
         replayer: Replayer | None = None,
     ) -> None:
         self._track = track
+        self._spec = TRACKS[track]
         self._condition = dict(condition)
         self._patient = patient
-        self._sandbox = sandbox
         self._replayer = replayer or Replayer(sandbox)
         self._admissible: bool | None = None
         try:
@@ -81,16 +80,20 @@ class Fabricator:
         self._workshop = Workshop(self._first.files, sandbox)
 
     def _view(self, pictures: Sequence[Picture], rng: np.random.Generator) -> View:
-        fabricated = TRACKS[self._track].fabricate(pictures, self._condition, rng, CASES)
+        fabricated = self._spec.fabricate(pictures, self._condition, rng, CASES)
         task = task_file(self._track, Focus.E2E, cases_of(fabricated.files))
         return View({**fabricated.files, "task.json": task}, fabricated.references)
+
+    @cached_property
+    def _right(self) -> dict[str, str]:
+        return self._spec.right_choice(self._condition)
 
     @cached_property
     def _hidden(self) -> dict[str, bytes]:
         return hidden_files(self._first, self._second)
 
     def state(self, focus: Focus, outcome: Outcome, rng: np.random.Generator) -> TrainingState | None:
-        """One state, or `None` when it is not admitted.
+        """One state, or `None` when its pixels are not admitted.
 
         Args:
             focus: stage practised, or E2E.
@@ -100,14 +103,10 @@ class Fabricator:
         Raises:
             SandboxError: the sandbox broke.
         """
-        if not self.admissible:
-            return None
-        state = self.draft(focus, outcome, rng)
-        clean = focus is Focus.E2E and outcome is Outcome.SUCCESS
-        return state if clean or self._trial(state)[0] >= ADMISSION else None
+        return self.draft(focus, outcome, rng) if self.admissible else None
 
     def draft(self, focus: Focus, outcome: Outcome, rng: np.random.Generator) -> TrainingState:
-        """One state that is not tried itself; its pixels are, by `admissible`.
+        """One state, whether its pixels are admitted or not.
 
         Args:
             focus: stage practised, or E2E.
@@ -117,8 +116,7 @@ class Fabricator:
         Raises:
             SandboxError: the sandbox broke.
         """
-        track = TRACKS[self._track]
-        commands = handoff_commands(focus, outcome, track.right_choice(self._condition), track.options, rng)
+        commands = handoff_commands(focus, outcome, self._right, self._spec.options, rng)
         abandoned = outcome is Outcome.FAILURE and focus in (Focus.S1, Focus.E2E)
         handoff = self._workshop.abandoned(commands) if abandoned else self._workshop.run(commands)
         task = task_file(self._track, focus, cases_of(self._first.files))
@@ -141,34 +139,22 @@ class Fabricator:
             SandboxError: the sandbox broke.
         """
         if self._admissible is None:
-            clean = self.draft(Focus.E2E, Outcome.SUCCESS, np.random.default_rng(0))
-            reward, task, first = self._trial(clean, keep=True)
-            seen = first.output.strip() == " ".join(f"{name} {self._condition[name]}" for name in _INSPECTED)
-            self._admissible = seen and reward >= ADMISSION and task >= ADMISSION
+            self._admissible = self._oracle_succeeds() and self._holds_on_second_view()
         return self._admissible
 
-    def _trial(self, state: TrainingState, *, keep: bool = False) -> tuple[float, float, Receipt]:
-        """Training reward and task score of the oracle, and the receipt of its first command.
+    def _oracle_succeeds(self) -> bool:
+        """Run the whole workflow with the right choices on the first view; what it leaves serves the handoffs too."""
+        commands = script(Focus.E2E, self._right)
+        output, files = self._workshop.perform(commands)
+        seen = output.split("\n", 1)[0] == " ".join(f"{name} {self._condition[name]}" for name in _INSPECTED)
+        return seen and all(self._worth(files, folder) >= ADMISSION for folder in (BATCH, SUBMITTED))
 
-        Args:
-            state: what it is tried on.
-            keep: whether to keep what lies there after each command for the handoffs.
-        """
-        session = self._sandbox.open(state.files)
-        done: Script = ()
-        try:
-            for command in oracle_commands(state):
-                session.execute(Language.BASH, command)
-                done = (*done, command)
-                if keep:
-                    self._workshop.keep(done, session.files())
-            receipts, final = session.receipts, session.files()
-        finally:
-            session.close()
-        evidence = collect_evidence(
-            task_of(state), receipts, final, key=self._sandbox.public_key, replayer=self._replayer
-        )
-        return training_reward(evidence).value, task_outcome(evidence), receipts[0]
+    def _worth(self, files: Mapping[str, bytes], folder: str) -> float:
+        return mean_score(self._spec.score(files, self._first.files, self._first.references, folder)) or 0.0
+
+    def _holds_on_second_view(self) -> bool:
+        rerun = self._replayer.batch(self._second, Pipeline(self._right, candidates=1), self._spec.score)
+        return (mean_score(rerun.batch_scores) or 0.0) >= ADMISSION
 
 
 _INSPECTED = ("kind", "polarity", "level", "fault", "deliver")

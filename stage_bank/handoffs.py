@@ -90,25 +90,37 @@ class Workshop:
         self._sandbox = sandbox
         self._made: dict[Script, dict[str, bytes]] = {(): {}}
 
-    def keep(self, commands: Script, files: Mapping[str, bytes]) -> None:
-        """Remember what a run of these commands on the same inputs has left."""
-        self._made[commands] = {path: data for path, data in files.items() if not is_input(path)}
+    def perform(self, commands: Script) -> tuple[str, dict[str, bytes]]:
+        """Run commands from a clean start.
+
+        Returns:
+            What they printed, and the files that they leave beside the inputs.
+
+        Raises:
+            SandboxError: the sandbox broke.
+        """
+        output, self._made[commands] = self._continued((), commands)
+        return output, dict(self._made[commands])
 
     def run(self, commands: Script) -> dict[str, bytes]:
-        """Files that these commands leave beside the inputs.
+        """Files that these commands leave beside the inputs, continued from the longest beginning that was run before.
 
         Raises:
             SandboxError: the sandbox broke.
         """
         if commands not in self._made:
-            start = max((n for n in range(len(commands)) if commands[:n] in self._made), default=0)
-            session = self._sandbox.open({**self._inputs, **self._made[commands[:start]]})
-            try:
-                session.execute(Language.BASH, "\n".join(commands[start:]))
-                self.keep(commands, session.files())
-            finally:
-                session.close()
+            start = max(n for n in range(len(commands)) if commands[:n] in self._made)
+            self._made[commands] = self._continued(commands[:start], commands[start:])[1]
         return dict(self._made[commands])
+
+    def _continued(self, done: Script, commands: Script) -> tuple[str, dict[str, bytes]]:
+        session = self._sandbox.open({**self._inputs, **self._made[done]})
+        try:
+            receipt = session.execute(Language.BASH, "\n".join(commands))
+            files = {path: data for path, data in session.files().items() if not is_input(path)}
+        finally:
+            session.close()
+        return receipt.output, files
 
     def abandoned(self, commands: Script) -> dict[str, bytes]:
         """The cut-short outputs of an attempt that was given up, and nothing else of it.

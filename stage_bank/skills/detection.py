@@ -9,17 +9,19 @@ stays below the threshold.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, cached_property
 
 import numpy as np
-from scipy import ndimage
+import numpy.typing as npt
+from scipy import fft, ndimage
 
-from ._words import LEVELS, Array, Measured
+from ._words import COLUMNS, LEVELS, ROWS, Array, Measured
 from .box_form import Boxes, box_form
 from .case import Case
 from .skill import TrackSkill
 
-__all__ = ["METHODS", "RADII", "SKILL", "box_at", "correlation", "lesion", "measure", "process", "residual"]
+__all__ = ["METHODS", "RADII", "SKILL", "box_at", "lesion", "measure", "process", "residual"]
 
 METHODS = {"nodule": "disc", "cavity": "annulus", "calcification": "dots", "spiculation": "arms"}
 """Kind to the method that finds it."""
@@ -29,6 +31,10 @@ RADII = {"1": 3, "2": 5, "3": 8}
 
 MARGIN = 2
 """Pixels around a lesion that belong to the filter, and are dark in it."""
+
+REACH = max(RADII.values()) + MARGIN
+SIZE = (fft.next_fast_len(ROWS + 2 * REACH, real=True), fft.next_fast_len(COLUMNS + 2 * REACH, real=True))
+"""How far the largest filter reaches, and the size of the transforms, in pixels."""
 
 ALIKE = 0.72
 """Least correlation of a lesion with the filter that fits it."""
@@ -59,22 +65,47 @@ def lesion(kind: str, level: str) -> Array:
     return shape
 
 
-def correlation(image: Array, kind: str, level: str) -> Array:
-    """Normalised cross-correlation of the image with a lesion at every pixel, in [-1, 1]; 0 where the image is flat."""
-    shape = lesion(kind, level)
-    pattern = shape - shape.mean()
-    mean = ndimage.uniform_filter(image, shape.shape[0], mode="nearest")
-    power = ndimage.uniform_filter(image**2, shape.shape[0], mode="nearest") - mean**2
-    spread = np.sqrt(np.maximum(power, 0.0)) * np.sqrt(shape.size * np.sum(pattern**2))
-    alike: Array = np.zeros(image.shape)
-    np.divide(ndimage.correlate(image, pattern, mode="nearest"), spread, out=alike, where=power > FLAT**2)
-    return alike
+@cache
+def _pattern(kind: str, level: str) -> tuple[npt.NDArray[np.complex128], float]:
+    """Conjugate spectrum of a lesion without its mean, and its norm."""
+    pattern = lesion(kind, level) - lesion(kind, level).mean()
+    return np.conj(fft.rfft2(pattern, SIZE)), float(np.sqrt(np.sum(pattern**2)))
+
+
+@dataclass(frozen=True)
+class _Searched:
+    """An image that filters are run over.
+
+    Args:
+        image: [rows, columns].
+    """
+
+    image: Array
+
+    @cached_property
+    def _spectrum(self) -> npt.NDArray[np.complex128]:
+        spectrum: npt.NDArray[np.complex128] = fft.rfft2(np.pad(self.image, REACH, mode="edge"), SIZE)
+        return spectrum
+
+    def alike(self, kind: str, level: str) -> Array:
+        """Normalised cross-correlation with a lesion at every pixel, in [-1, 1]; 0 where the image is flat."""
+        spectrum, norm = _pattern(kind, level)
+        side = lesion(kind, level).shape[0]
+        first = REACH - side // 2
+        answer = fft.irfft2(self._spectrum * spectrum, SIZE)[first:, first:][
+            : self.image.shape[0], : self.image.shape[1]
+        ]
+        mean = ndimage.uniform_filter(self.image, side, mode="nearest")
+        power = ndimage.uniform_filter(self.image**2, side, mode="nearest") - mean**2
+        alike: Array = np.zeros(self.image.shape)
+        np.divide(answer, np.sqrt(np.maximum(power, FLAT**2)) * side * norm, out=alike, where=power > FLAT**2)
+        return alike
 
 
 def _found(image: Array, kind: str, level: str) -> list[tuple[int, int, float]]:
     """Row, column and correlation of every peak that is high enough and lies well inside the image."""
     radius = RADII[level]
-    alike = correlation(image, kind, level)
+    alike = _Searched(image).alike(kind, level)
     peaks = (alike == ndimage.maximum_filter(alike, 2 * radius + 1)) & (alike >= ALIKE)
     peaks[:radius] = peaks[image.shape[0] - radius :] = False
     peaks[:, :radius] = peaks[:, image.shape[1] - radius :] = False
@@ -100,8 +131,9 @@ def box_at(row: int, column: int, level: str) -> tuple[float, float, float, floa
 
 def measure(images: Sequence[Array]) -> Measured:
     """The shape and size whose filter is answered best; empty when none is answered well enough in most images."""
+    searched = [_Searched(image) for image in images]
     answers = {
-        (kind, level): float(np.median([correlation(image, kind, level).max() for image in images]))
+        (kind, level): float(np.median([image.alike(kind, level).max() for image in searched]))
         for kind in METHODS
         for level in LEVELS
     }

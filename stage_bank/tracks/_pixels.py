@@ -18,6 +18,9 @@ Mask = npt.NDArray[np.bool_]
 TRIES = 12
 """Crops drawn before the liveliest is taken, so that a view is not bare background."""
 
+SMALLEST = 8
+"""Least side of a picture in pixels."""
+
 SEARCHES = 8
 """How often as many crops are drawn before no crop of the pictures is said to fit."""
 
@@ -35,7 +38,7 @@ def view(pictures: Sequence[Picture], rng: np.random.Generator, blur: float, *, 
     Raises:
         UnfitPictures: no two-dimensional finite picture with structure among them, or no crop that is clear.
     """
-    crop = max(_windows(pictures, rng, clear=clear), key=lambda array: float(array.std()))
+    crop = _crop(pictures, rng, clear=clear)
     if rng.random() < 0.5:
         crop = crop[:, ::-1]
     if rng.random() < 0.5:
@@ -48,21 +51,31 @@ def view(pictures: Sequence[Picture], rng: np.random.Generator, blur: float, *, 
     return stretched
 
 
-def _windows(pictures: Sequence[Picture], rng: np.random.Generator, *, clear: bool) -> list[Array]:
-    """Some resized crops that may be used, drawn from all pictures."""
+def _crop(pictures: Sequence[Picture], rng: np.random.Generator, *, clear: bool) -> Array:
+    """The liveliest of some crops drawn from all pictures, resized to the case grid."""
     for _ in range(SEARCHES):
         drawn = [pictures[int(rng.integers(len(pictures)))] for _ in range(TRIES)] if pictures else []
-        places = [(picture, _window(picture.pixels, rng)) for picture in drawn if picture.pixels.ndim == 2]
-        if clear:
-            places = [(picture, place) for picture, place in places if not _marked(picture, place)]
-        crops = [_resampled(picture.pixels[place]) for picture, place in places]
-        usable = [crop for crop in crops if np.isfinite(crop).all()]
-        if usable:
-            return usable
+        places = [(picture, _window(picture.pixels, rng)) for picture in drawn if _large_enough(picture.pixels)]
+        windows = [picture.pixels[place] for picture, place in places if not (clear and _marked(picture, place))]
+        for window in sorted(windows, key=_liveliness, reverse=True):
+            crop = _resampled(window)
+            if np.isfinite(crop).all():
+                return crop
     raise UnfitPictures(
         "no usable view",
         remedy="give finite pictures of two dimensions; lesions are only put where the site's reference marks nothing",
     )
+
+
+def _liveliness(window: npt.NDArray[np.float32]) -> float:
+    """Standard deviation of about one pixel for each of the case grid; 0 where one of them is not finite."""
+    sample = window[:: max(window.shape[0] // ROWS, 1), :: max(window.shape[1] // COLUMNS, 1)]
+    spread = float(sample.std())
+    return spread if np.isfinite(spread) else 0.0
+
+
+def _large_enough(image: npt.NDArray[np.float32]) -> bool:
+    return image.ndim == 2 and min(image.shape) >= SMALLEST
 
 
 def _marked(picture: Picture, place: tuple[slice, slice]) -> bool:
@@ -84,8 +97,16 @@ def _resampled(window: npt.NDArray[np.float32]) -> Array:
     rows, columns = window.shape[0] // factor, window.shape[1] // factor
     blocks = window[: rows * factor, : columns * factor].astype(np.float64)
     means = blocks.reshape(rows, factor, columns, factor).mean(axis=(1, 3))
-    grid = np.meshgrid(np.linspace(0, rows - 1, ROWS), np.linspace(0, columns - 1, COLUMNS), indexing="ij")
-    resized: Array = ndimage.map_coordinates(means, grid, order=1, mode="nearest")
+    return _between(_between(means, ROWS).T, COLUMNS).T
+
+
+def _between(array: Array, size: int) -> Array:
+    """An array resized to so many rows by linear interpolation, the first and the last row kept."""
+    places = np.linspace(0.0, array.shape[0] - 1.0, size)
+    before = np.minimum(places.astype(int), max(array.shape[0] - 2, 0))
+    after = np.minimum(before + 1, array.shape[0] - 1)
+    share = (places - before)[:, None]
+    resized: Array = (1.0 - share) * array[before] + share * array[after]
     return resized
 
 

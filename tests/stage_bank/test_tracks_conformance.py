@@ -82,7 +82,8 @@ def test_an_unknown_value_of_any_facet_is_refused(track: Track, pictures: list[P
 @every_track
 def test_pictures_without_a_usable_view_are_named_so(track: Track) -> None:
     lost = np.full((64, 64), np.nan, dtype=np.float32)
-    for pictures in ([], [Picture(lost)], [Picture(np.full((64, 64), 0.5, dtype=np.float32))]):
+    flat, tiny = np.full((64, 64), 0.5, dtype=np.float32), np.eye(6, dtype=np.float32)
+    for pictures in ([], [Picture(lost)], [Picture(flat)], [Picture(tiny)]):
         with pytest.raises(UnfitPictures):
             fabricated(track, pictures)
 
