@@ -10,7 +10,7 @@ from pathlib import Path
 from common.errors import ConfigurationError, DataError
 from stage_bank.deidentify import FaceCheck, Options, ProfileName, TextCheck, open_profile
 from stage_bank.deidentify.folder import check_folders, deidentify_folder
-from stage_bank.vault import write_durably
+from stage_bank.store.vault import write_durably
 
 __all__ = ["add"]
 

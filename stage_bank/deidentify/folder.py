@@ -28,7 +28,7 @@ from stage_bank.ingest.quiet import quiet
 from stage_bank.ingest.read import Refused, read_dataset
 from stage_bank.ingest.report import Reason
 from stage_bank.ingest.walk import Found, walk
-from stage_bank.vault import write_durably
+from stage_bank.store.vault import write_durably
 
 __all__ = ["check_folders", "deidentify_folder"]
 

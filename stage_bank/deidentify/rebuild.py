@@ -27,6 +27,7 @@ _PER_FRAME = frozenset(
 )  # fmt: skip
 """Attributes with one value or item for each frame."""
 _OTHER = "OTHER"
+_TEXTS = frozenset({"CS", "LO", "SH"})
 
 
 @dataclass(frozen=True)
@@ -52,19 +53,20 @@ class Rebuilder:
             if tag in _PER_FRAME and self.frames is not None and isinstance(value, MutableSequence):
                 value = [value[index] for index in self.frames if index < len(value)]
             partner = str(source[attribute.partner].value) if attribute.partner in source else ""
-            cleaned = self._value(value, attribute.rule, partner)
+            cleaned = self._value(value, attribute, partner)
             if cleaned is not None:
                 clean.add(DataElement(tag, attribute.vr, cleaned))
         return clean
 
-    def _value(self, value: Any, rule: Rule, partner: str) -> Any:
+    def _value(self, value: Any, attribute: Attribute, partner: str) -> Any:
+        rule = attribute.rule
         if rule is Kind.EMPTY:
             return ""
         values = list(value) if isinstance(value, MutableSequence) else [value]
         if isinstance(rule, Mapping) or rule in (Kind.CODE, Kind.CONTENT):
             return self._items([item for item in values if isinstance(item, Dataset)], rule)
         try:
-            cleaned = [self._scalar(item, rule, partner) for item in values]
+            cleaned = [self._scalar(item, attribute.vr, attribute.rule, partner) for item in values]
         except (TypeError, ValueError, OverflowError):
             return None
         if not cleaned or None in cleaned:
@@ -81,11 +83,12 @@ class Rebuilder:
             cleaned = [self.dataset(item, rule) for item in items]
         return [item for item in cleaned if len(item)] or None
 
-    def _scalar(self, value: Any, rule: Rule, partner: str) -> Any:
+    def _scalar(self, value: Any, vr: str, rule: Rule, partner: str) -> Any:
         if value is None or value == "":
             return None
         if isinstance(rule, Kind):
-            return rebuild_scalar(value, rule, self.names, self.clock, partner)
+            rebuilt = rebuild_scalar(value, rule, self.names, self.clock, partner)
+            return str(rebuilt) if vr in _TEXTS and rebuilt is not None else rebuilt
         assert isinstance(rule, frozenset)
         if isinstance(value, str) and value.strip() in rule:
             return value.strip()

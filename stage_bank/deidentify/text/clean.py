@@ -175,7 +175,9 @@ def _channels(values: NDArray[np.float32]) -> list[NDArray[np.float32]]:
 
 
 def _eight_bits(values: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """Stretched over the range of all but the rarest values, over the whole range where that is empty."""
+    """Bytes as they are, so that text stays apart from tissue; else stretched over all but the rarest values."""
+    if values.min() >= 0 and 64 <= values.max() <= 255:
+        return values.astype(np.uint8)
     low, high = (float(value) for value in np.percentile(values, (0.1, 99.9)))
     if not high > low:
         low, high = float(values.min()), float(values.max())

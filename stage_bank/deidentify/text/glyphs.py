@@ -16,7 +16,8 @@ __all__ = ["crispness", "glyph_rows"]
 
 _STROKE = 9
 """Thicker strokes than this many pixels are not letters."""
-_CONTRAST = 45.0
+_CONTRASTS = (45.0, 90.0, 140.0)
+"""Steps above the surroundings at which marks are told apart; bright text on bright tissue needs the higher ones."""
 _FLAT = 0.55
 _HEIGHTS = (5, 64)
 _ROW = 3
@@ -48,7 +49,7 @@ def crispness(grey: NDArray[np.uint8], box: tuple[int, int, int, int]) -> float:
         return 0.0
     low, high = (float(value) for value in np.percentile(part, (2, 98.5)))
     contrast = high - low
-    if contrast < _CONTRAST:
+    if contrast < _CONTRASTS[0]:
         return 0.0
     bright = part > (low + high) / 2
     if bright.all() or not bright.any():
@@ -64,12 +65,13 @@ def glyph_rows(grey: NDArray[np.uint8]) -> list[tuple[tuple[int, int, int, int],
     size = (_STROKE, _STROKE)
     boxes = []
     for raised in (values - ndimage.grey_opening(values, size), ndimage.grey_closing(values, size) - values):
-        boxes += [(_around(row), len(row)) for row in _rows(_marks(raised))]
+        for contrast in _CONTRASTS:
+            boxes += [(_around(row), len(row)) for row in _rows(_marks(raised, contrast))]
     return boxes
 
 
-def _marks(raised: NDArray[np.float32]) -> list[_Mark]:
-    labels, count = ndimage.label(raised >= _CONTRAST, structure=np.ones((3, 3)))
+def _marks(raised: NDArray[np.float32], contrast: float) -> list[_Mark]:
+    labels, count = ndimage.label(raised >= contrast, structure=np.ones((3, 3)))
     if count == 0:
         return []
     index = np.arange(1, count + 1)

@@ -1,0 +1,242 @@
+"""Planted names in real frames: found and gone, on every frame, whatever their size and polarity."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pydicom
+import pytest
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+from pydicom.data import get_testdata_file
+from pydicom.dataset import FileDataset
+from pydicom.uid import ExplicitVRLittleEndian
+
+from stage_bank.deidentify import Options, ProfileName, TextCheck, deidentify, deidentify_with, open_profile
+from stage_bank.deidentify.text import Tesseract
+from stage_bank.deidentify.text.glyphs import crispness, glyph_rows
+from stage_bank.deidentify.text.needles import Needles, header_needles
+from stage_bank.deidentify.text.regions import outside_regions
+from stage_bank.ingest import Reason
+from stage_bank.ingest.read import Refused, read_dataset
+from tests.stage_bank.dicom_files import KEY, ct
+
+needs_tesseract = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("tesseract") is None, reason="tesseract is not installed"),
+]
+NAME = "HARTMANN^OTTO"
+ULTRASOUND = "1.2.840.10008.5.1.4.1.1.6.1"
+
+
+def speckle(size: tuple[int, int], seed: int = 0) -> NDArray[np.uint8]:
+    """A sector-like picture with smooth noise, dark outside."""
+    rng = np.random.default_rng(seed)
+    noise = np.asarray(
+        Image.fromarray(rng.random((size[0] // 3, size[1] // 3))).resize(size[::-1], Image.Resampling.BICUBIC)
+    )
+    row, column = np.mgrid[: size[0], : size[1]]
+    inside = np.abs(column - size[1] / 2) < row * 0.7
+    return np.where(inside, 30 + 110 * noise, 4).clip(0, 255).astype(np.uint8)
+
+
+def write_on(
+    frame: NDArray[np.uint8], text: str, at: tuple[int, int], size: int, shade: int
+) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+    """The frame with a text, dark ones on a light ground, and where its letters are."""
+    image, ink = Image.fromarray(frame), Image.new("L", frame.shape[1::-1])
+    draw, font = ImageDraw.Draw(image), ImageFont.load_default(size)
+    if shade < 60:
+        left, top, right, bottom = draw.textbbox(at, text, font=font)
+        draw.rectangle((left - 4, top - 4, right + 4, bottom + 4), fill=220)
+    draw.text(at, text, font=font, fill=shade)
+    ImageDraw.Draw(ink).text(at, text, font=font, fill=255)
+    return np.asarray(image), np.asarray(ink) > 127
+
+
+def ultrasound(*frames: NDArray[np.uint8]) -> FileDataset:
+    dataset = ct(PatientName=NAME, Modality="US", SOPClassUID=ULTRASOUND)
+    dataset.BitsAllocated, dataset.BitsStored, dataset.HighBit = 8, 8, 7
+    dataset.Rows, dataset.Columns = frames[0].shape[:2]
+    if len(frames) > 1:
+        dataset.NumberOfFrames = len(frames)
+    dataset["PixelData"].VR = "OB"
+    dataset.PixelData = np.stack(frames).tobytes()
+    return dataset
+
+
+def blank(pixels: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    return np.asarray(pixels == pixels.min())
+
+
+@pytest.mark.parametrize("shade", [255, 170, 10])
+@pytest.mark.parametrize("size", [12, 16, 24, 40])
+def test_rows_of_letters_are_found_without_reading_them(size, shade):
+    drawn, letters = write_on(speckle((480, 640)), NAME, (30, 40), size, shade)
+    found = np.zeros(drawn.shape, bool)
+    for (left, top, width, height), _ in glyph_rows(drawn):
+        found[top : top + height, max(0, left - height) : left + width + height] = True
+    assert np.mean(found[letters]) > 0.9
+
+
+def test_speckle_and_anatomy_hold_hardly_any_letters():
+    boxes = glyph_rows(speckle((480, 640)))
+    assert sum(width * height for (_, _, width, height), _ in boxes) < 0.01 * 480 * 640
+    head = pydicom.dcmread(get_testdata_file("693_J2KI.dcm")).pixel_array.astype(float)
+    grey = ((head - head.min()) / np.ptp(head) * 255).astype(np.uint8)
+    assert glyph_rows(grey) == []
+    assert crispness(speckle((480, 640)), (300, 300, 40, 12)) < 0.2
+    drawn, _ = write_on(speckle((480, 640)), "LIVER", (30, 40), 16, 255)
+    assert crispness(drawn, (30, 44, 46, 14)) > 0.2
+
+
+def test_needles_match_what_is_read_badly_and_in_other_spellings():
+    dataset = ct("MRN4711932", PatientName="Hartmann^Otto", PatientBirthDate="19570312")
+    needles = header_needles(dataset)
+    for read in ("HARTMANN", "Hartmamn", "MRN:4711932", "12.03.1957", "03/12/1957", "1957-03-12", "ARTMANN"):
+        assert needles.match(read), read
+    for read in ("Adult", "49Hz", "16cm", "TIS0.4", "", "Ott"):
+        assert not needles.match(read), read
+    assert not Needles(frozenset()).match("HARTMANN")
+
+
+@pytest.mark.parametrize("modality", ["US", "XA", "ES", "OT", "RF", "SC"])
+def test_without_the_program_images_that_may_show_text_are_refused(monkeypatch, modality):
+    monkeypatch.setenv("PATH", "")
+    dataset = ct(Modality=modality, BurnedInAnnotation="NO")
+    with pytest.raises(Refused) as refusal:
+        deidentify(dataset, KEY)
+    assert refusal.value.reason is Reason.NO_TEXT_SEARCH
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"BurnedInAnnotation": "YES"},
+        {"ImageType": ["DERIVED", "SECONDARY", "SCREEN SAVE"]},
+        {"ConversionType": "WSD"},
+        {"SOPClassUID": "1.2.840.10008.5.1.4.1.1.7"},
+    ],
+)
+def test_captures_are_refused_without_the_program_whatever_the_modality_says(monkeypatch, values):
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(Refused) as refusal:
+        deidentify(ct(**values), KEY)
+    assert refusal.value.reason is Reason.NO_TEXT_SEARCH
+
+
+def test_nothing_is_claimed_where_nothing_was_searched(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    for options in (Options(), Options(text=TextCheck.NONE), Options(text=TextCheck.ALL)):
+        clean = deidentify(ct(BurnedInAnnotation="NO"), KEY, options=options)
+        assert "BurnedInAnnotation" not in clean
+        assert "113101" not in [entry.CodeValue for entry in clean.DeidentificationMethodCodeSequence]
+
+
+def test_a_program_that_fails_means_refusal(tmp_path, monkeypatch):
+    program = tmp_path / "tesseract"
+    program.write_text("#!/bin/sh\necho secret >&2\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    with pytest.raises(Refused) as refusal:
+        deidentify(ultrasound(speckle((120, 160))), KEY)
+    assert refusal.value.reason is Reason.TEXT_SEARCH_FAILED
+
+
+@pytest.mark.parametrize("syntax", ["1.2.840.10008.1.2.4.100", "1.2.840.10008.1.2.4.102", "1.2.840.10008.1.2.4.107"])
+def test_video_is_refused(syntax):
+    dataset = ct()
+    dataset.file_meta.TransferSyntaxUID = syntax
+    with pytest.raises(Refused) as refusal:
+        deidentify(dataset, KEY, options=Options(text=TextCheck.NONE))
+    assert refusal.value.reason is Reason.VIDEO
+
+
+def region(*corners: int) -> pydicom.Dataset:
+    found = pydicom.Dataset()
+    (
+        found.RegionLocationMinX0,
+        found.RegionLocationMinY0,
+        found.RegionLocationMaxX1,
+        found.RegionLocationMaxY1,
+    ) = corners
+    return found
+
+
+def test_outside_the_device_regions():
+    dataset = ct(SequenceOfUltrasoundRegions=[region(10, 20, 30, 40), region(0, 0, 4, 4)])
+    outside = outside_regions(dataset, 64, 64)
+    assert outside is not None
+    assert int((~outside).sum()) == 21 * 21 + 5 * 5
+    assert not outside[20, 10]
+    assert outside[19, 10]
+    for wrong in ([region(10, 20, 300, 40)], [region(30, 20, 10, 40)], [pydicom.Dataset()], []):
+        assert outside_regions(ct(SequenceOfUltrasoundRegions=wrong), 64, 64) is None
+
+
+class TestWithTesseract:
+    pytestmark = needs_tesseract
+
+    @pytest.mark.parametrize(("size", "shade"), [(12, 255), (16, 180), (24, 10), (40, 255)])
+    def test_a_planted_name_is_gone_and_not_read_again(self, size, shade):
+        frame, letters = write_on(speckle((480, 640)), NAME, (200, 300), size, shade)
+        result = deidentify_with(ultrasound(frame), open_profile(ProfileName.MODIFIED_DATES, KEY), Options())
+        after = result.dataset.pixel_array
+        assert np.mean(blank(after)[letters]) > 0.97
+        assert result.dataset.BurnedInAnnotation == "NO"
+        assert "113101" in [entry.CodeValue for entry in result.dataset.DeidentificationMethodCodeSequence]
+        program = Tesseract.find()
+        assert program is not None
+        big = np.asarray(Image.fromarray(after).resize((1280, 960)))
+        needles = Needles(frozenset({"hartmann", "otto"}))
+        assert not any(needles.match(word.text) for word in program.words([after, big, 255 - after]))
+
+    def test_a_name_on_the_second_frame_only_is_blanked_on_all(self):
+        first, second = speckle((240, 320), 1), write_on(speckle((240, 320), 2), NAME, (20, 20), 18, 255)[0]
+        after = deidentify(ultrasound(first, second), KEY).pixel_array
+        place = (slice(22, 36), slice(25, 120))
+        assert blank(after[0])[place].mean() > 0.95
+        assert blank(after[1])[place].mean() > 0.95
+        assert (after[0] == first).mean() > 0.8
+
+    def test_dropping_that_frame_leaves_the_other_as_it_is(self):
+        first, second = speckle((240, 320), 1), write_on(speckle((240, 320), 2), NAME, (20, 20), 18, 255)[0]
+        after = deidentify(ultrasound(first, second), KEY, frames=[0]).pixel_array
+        assert (after == first).mean() > 0.8
+
+    def test_text_outside_the_regions_of_the_device_goes_even_where_it_cannot_be_read(self):
+        frame = speckle((240, 320))
+        frame[5:25, 5:300] = np.random.default_rng(0).integers(0, 255, (20, 295))
+        dataset = ultrasound(frame)
+        dataset.SequenceOfUltrasoundRegions = [region(0, 40, 319, 239)]
+        after = deidentify(dataset, KEY).pixel_array
+        assert blank(after)[:40].all()
+        assert (after[40:] == frame[40:]).mean() > 0.9
+
+    def test_a_page_of_text_is_refused(self):
+        page = np.full((480, 640), 255, np.uint8)
+        for line in range(4, 470, 14):
+            page, _ = write_on(page, "Hartmann Otto was seen on Monday with a long history of pain", (4, line), 13, 90)
+        with pytest.raises(Refused) as refusal:
+            deidentify(ultrasound(page), KEY)
+        assert refusal.value.reason is Reason.TEXT
+
+    def test_anatomy_stays_bit_for_bit_when_everything_is_searched(self):
+        source = read_dataset(Path(get_testdata_file("693_J2KI.dcm")))
+        clean = deidentify(source, KEY, options=Options(text=TextCheck.ALL))
+        np.testing.assert_array_equal(clean.pixel_array, source.pixel_array)
+        assert clean.BurnedInAnnotation == "NO"
+
+    def test_coloured_letters_on_white_are_seen(self):
+        frame = np.full((200, 300, 3), 255, np.uint8)
+        image = Image.fromarray(frame)
+        ImageDraw.Draw(image).text((40, 60), NAME, font=ImageFont.load_default(20), fill=(0, 0, 255))
+        dataset = ultrasound(np.asarray(image)[..., 0])
+        dataset.SamplesPerPixel, dataset.PhotometricInterpretation, dataset.PlanarConfiguration = 3, "RGB", 0
+        dataset.PixelData = np.asarray(image).tobytes()
+        dataset.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
+        after = deidentify(dataset, KEY).pixel_array
+        letters = np.asarray(image)[..., 0] < 128
+        assert (after[letters] == 0).mean() > 0.95
