@@ -1,14 +1,13 @@
-"""Building a site's Stage Bank: ingest, fabricate over the grid of cells, wall, seal. Everything stays at the site."""
+"""Filling a site's Stage Bank: ingest, fabricate over the grid of cells, wall, admit. Everything stays at the site."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count, cycle, islice, product
+from itertools import count, product
 from pathlib import Path
 
 import numpy as np
@@ -19,144 +18,155 @@ from common.errors import BankError, ConfigurationError
 from common.sandbox import Sandbox
 from common.stages import Focus, Outcome, Track
 from rubrics.replay import Replayer
-from stage_bank.bank import StageBank
 from stage_bank.fabrication import Fabricator, random_condition
 from stage_bank.ingest import PatientImage, ingest_folder
 from stage_bank.isolation import PatientWall
 from stage_bank.picture import Picture
 from stage_bank.state import TrainingState
+from stage_bank.store import Snapshot, StageBank, write_durably
 
-__all__ = ["BuiltBank", "build_bank", "open_bank"]
+__all__ = ["Filled", "fill_bank"]
 
 STATES_PER_CONDITION = 3
 """States that share one patient's pixels and one condition; more is faster, fewer is more varied."""
 
+SNAPSHOT_EVERY = 42
+"""States between two snapshots while the bank grows."""
+
 ATTEMPTS = 20
 """Conditions tried in a row without one admitted state before a track is left out."""
 
+CELLS = tuple(product(Outcome, Focus))
+"""The cells of a track, in the order in which they are filled."""
+
 Progress = Callable[[Mapping[str, Json]], None]
-Cell = tuple[Focus, Outcome]
+Announce = Callable[[Snapshot], None]
+Cell = tuple[Track, Outcome, Focus]
 
 
 @dataclass(frozen=True)
-class BuiltBank:
-    """A sealed bank and what ingest said.
+class Filled:
+    """What one filling did.
 
     Args:
-        digest: snapshot digest of the bank; site-local.
-        states: number of states.
-        patients: number of patients.
+        snapshot: the latest snapshot.
         rejected: states that the patient wall kept out.
-        report: what became of the files, line by line.
+        report: what became of the files, line by line; empty when the bank was full already.
     """
 
-    digest: str
-    states: int
-    patients: int
+    snapshot: Snapshot
     rejected: int
     report: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Patient:
-    """One patient's pictures under the site's pseudonym."""
-
-    name: str
-    pictures: list[Picture]
-
-
-def open_bank(config: SiteConfig) -> StageBank | None:
-    """The site's sealed bank, or `None` when there is none yet or its making was interrupted.
-
-    Raises:
-        BankError: the bank is damaged or sealed with another key.
-    """
-    if not (config.bank_folder / "index.sqlite").exists():
-        return None
-    bank = StageBank.open(config.bank_folder, config.bank_key_file)
-    if bank.sealed:
-        return bank
-    bank.close()
-    return None
-
-
-def build_bank(config: SiteConfig, sandbox: Sandbox, progress: Progress) -> BuiltBank:
-    """Make the bank from the site's images; one whose making was interrupted is made anew.
+def fill_bank(config: SiteConfig, sandbox: Sandbox, progress: Progress, announce: Announce = lambda _: None) -> Filled:
+    """Bring the bank up to the number of states that the site wants, and go on where an earlier filling stopped.
 
     Args:
         config: the site's settings.
         sandbox: where handoffs and admission checks run.
         progress: called with a record now and then; for local eyes only.
+        announce: called with every new snapshot.
 
     Raises:
         DataError: no usable image, or no state can be made of them.
-        BankError: a sealed bank is there already, or it cannot be written.
+        BankError: the bank cannot be written, or another process writes it.
         ConfigurationError: the settings ask for no states.
     """
     if config.bank.states == 0:
         raise ConfigurationError("bank.states is 0", where=config.site, remedy="Set how many states the bank holds.")
-    if open_bank(config) is not None:
-        raise BankError("a sealed bank is there already", where=str(config.bank_folder), remedy="Move it away first.")
-    shutil.rmtree(config.bank_folder, ignore_errors=True)
-    progress({"state": "reading images"})
-    ingested = ingest_folder(config.data, _site_secret(config.state / "site.secret"))
-    report = config.state / "ingest_report.json"
-    report.write_text(json.dumps(ingested.report.to_json(), indent=1) + "\n", encoding="utf-8")
-    wall = PatientWall(ingested.identifiers)
-    rejected = 0
-    with StageBank.create(config.bank_folder, config.bank_key_file) as bank:
-        for state in _states(config, ingested.images, sandbox):
+    with _open_for_writing(config) as bank:
+        latest = bank.latest_snapshot()
+        if latest is not None and len(latest.rows) >= config.bank.states:
+            return Filled(latest, 0, ())
+        progress({"state": "reading images"})
+        ingested = ingest_folder(config.data, _site_secret(config.state / "site.secret"))
+        report = config.state / "ingest_report.json"
+        report.write_text(json.dumps(ingested.report.to_json(), indent=1) + "\n", encoding="utf-8")
+        wall = PatientWall(ingested.identifiers)
+        cursor = _Cursor(config.state / "builder.json")
+        held, rejected = 0 if latest is None else len(latest.rows), 0
+        for index, state in _states(config, latest, ingested.images, sandbox, cursor.start):
             if wall.breaches(state):
                 rejected += 1
                 continue
             bank.add(state)
-            held = len(bank.rows())
+            held += 1
             if held % 10 == 0:
                 progress({"state": "building bank", "states": held, "of": config.bank.states})
-            if held >= config.bank.states:
+            done = held >= config.bank.states
+            if done or (held >= config.bank.first_snapshot and (latest is None or held % SNAPSHOT_EVERY == 0)):
+                latest = bank.snapshot()
+                cursor.save(index)
+                announce(latest)
+            if done:
                 break
-        digest = bank.seal()
-        stats = bank.stats()
-    return BuiltBank(digest, stats.states, stats.patients, rejected, tuple(ingested.report.lines()))
+        return Filled(bank.snapshot(), rejected, tuple(ingested.report.lines()))
 
 
-def _states(config: SiteConfig, images: tuple[PatientImage, ...], sandbox: Sandbox) -> Iterator[TrainingState]:
-    """Endless admissible states: patients take turns, the track with the fewest states is next, and each track runs
-    through all its cells. A track that the images do not admit is left out.
+class _Cursor:
+    """Where in the endless series of conditions the bank stands, so that a later filling makes other states."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    @property
+    def start(self) -> int:
+        try:
+            return int(json.loads(self._file.read_bytes())["next"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return 0
+
+    def save(self, index: int) -> None:
+        write_durably(self._file, json.dumps({"next": index + 1}).encode())
+
+
+def _open_for_writing(config: SiteConfig) -> StageBank:
+    vault = config.open_vault(create=True)
+    if (config.bank_folder / "index.sqlite").exists():
+        return StageBank.open(config.bank_folder, vault, write=True)
+    return StageBank.create(config.bank_folder, vault)
+
+
+def _states(
+    config: SiteConfig, latest: Snapshot | None, images: Sequence[PatientImage], sandbox: Sandbox, start: int
+) -> Iterator[tuple[int, TrainingState]]:
+    """Endless admissible states, each with the number of its condition: patients take turns, the track with the fewest
+    states is next, and within it the emptiest cells. A track that the images do not admit is left out.
 
     Raises:
         BankError: the images admit none any more.
     """
     patients = _by_patient(images)
     replayer = Replayer(sandbox)
-    cells: dict[Track, Iterator[Cell]] = {
-        track: cycle([(focus, outcome) for outcome, focus in product(Outcome, Focus)]) for track in config.policy.tracks
-    }
-    made, misses = Counter(config.policy.tracks), Counter[Track]()
-    for index in count():
-        track = min(cells, key=lambda track: made[track])
+    tracks = list(config.policy.tracks)
+    filled: Counter[Cell] = Counter((row.track, row.outcome, row.focus) for row in (latest.rows if latest else ()))
+    misses: Counter[Track] = Counter()
+    for index in count(start):
+        track = min(tracks, key=lambda track: sum(filled[track, *cell] for cell in CELLS))
         rng = np.random.default_rng([config.bank.seed, index])
-        patient = patients[index % len(patients)]
-        maker = Fabricator(track, random_condition(track, rng), patient.pictures, patient.name, rng, sandbox, replayer)
+        patient, pictures = patients[index % len(patients)]
+        maker = Fabricator(track, random_condition(track, rng), pictures, patient, rng, sandbox, replayer)
         misses[track] += 1
         if maker.admissible:
-            for focus, outcome in islice(cells[track], STATES_PER_CONDITION):
+            emptiest = sorted(CELLS, key=lambda cell: filled[track, *cell])[:STATES_PER_CONDITION]
+            for outcome, focus in emptiest:
                 state = maker.state(focus, outcome, rng)
                 if state is not None:
-                    made[track] += 1
+                    filled[track, outcome, focus] += 1
                     misses[track] = 0
-                    yield state
+                    yield index, state
         elif misses[track] >= ATTEMPTS:
-            del cells[track]
-            if not cells:
+            tracks.remove(track)
+            if not tracks:
                 raise BankError("no state can be made of these images", where=str(config.data), remedy="Add images.")
 
 
-def _by_patient(images: tuple[PatientImage, ...]) -> list[Patient]:
+def _by_patient(images: Sequence[PatientImage]) -> list[tuple[str, list[Picture]]]:
     grouped: dict[str, list[Picture]] = {}
     for image in images:
         grouped.setdefault(image.patient, []).append(Picture(image.pixels, facts={"modality": image.modality}))
-    return [Patient(name, pictures) for name, pictures in grouped.items()]
+    return list(grouped.items())
 
 
 def _site_secret(path: Path) -> bytes:

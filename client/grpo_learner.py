@@ -7,25 +7,26 @@ ready.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from client.bank_builder import build_bank, open_bank
+from client.builder_process import BuilderProcess
 from client.learner import Progress
 from client.site_config import SiteConfig
 from common.adapter import Adapter, AdapterSpec
 from common.base_model import BaseModel
 from common.canonical import Json, digest_bytes
-from common.errors import BatError, PolicyRefusal
+from common.errors import BankError, BatError, PolicyRefusal
 from common.ledger import Ledger
 from common.messages import Prescription, RefusalCode
 from common.sandbox import Sandbox
 from common.signing import SigningKey
 from rubrics.replay import Replayer
-from stage_bank.bank import StageBank
 from stage_bank.environment import StageEnvironment
+from stage_bank.materialise import RoundRow, materialise
+from stage_bank.prompts import user_prompt
+from stage_bank.store import Snapshot, StageBank
 from stage_bank.toolkit import open_toolkit_sandbox
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class GrpoLearner:
         self._model = model
         self._ledger = ledger
         self._bank: StageBank | None = None
+        self._builder: BuilderProcess | None = None
         self._sandbox: Sandbox | None = None
         self._loading: threading.Thread | None = None
         self._policy: Policy | None = None
@@ -65,11 +67,11 @@ class GrpoLearner:
 
     @property
     def states(self) -> int:
-        """Number of states in the bank."""
-        return 0 if self._bank is None else len(self._bank.rows())
+        """Number of states in the bank's latest snapshot."""
+        return 0 if self._bank is None else len(self._snapshot(self._bank).rows)
 
     def open(self, progress: Progress) -> None:
-        """Open the bank, building it first when there is none, and start loading the model.
+        """Open the bank once it has a snapshot, with the builder at work on it, and start loading the model.
 
         Raises:
             BatError: the images, the bank or the sandbox cannot be used.
@@ -77,19 +79,20 @@ class GrpoLearner:
         if self._config.bank.states == 0:
             return
         self._sandbox = open_toolkit_sandbox(SigningKey.generate())
-        self._bank = open_bank(self._config)
-        if self._bank is None:
-            built = build_bank(self._config, self._sandbox, progress)
-            for line in built.report:
-                print(line, flush=True)
-            body: dict[str, Json] = {"digest": built.digest, "states": built.states, "patients": built.patients}
-            self._ledger.append("bank_sealed", {**body, "kept_out_by_wall": built.rejected})
-            self._bank = StageBank.open(self._config.bank_folder, self._config.bank_key_file)
+        self._builder = BuilderProcess(self._config, progress, self._on_snapshot)
+        self._builder.start()
+        self._builder.wait_for_snapshot()
+        self._bank = StageBank.open(self._config.bank_folder, self._config.open_vault())
         self._loading = threading.Thread(target=self._load, name="load-policy", daemon=True)
         self._loading.start()
 
+    def _on_snapshot(self, snapshot: Mapping[str, Json]) -> None:
+        self._ledger.append("bank_snapshot", dict(snapshot))
+
     def close(self) -> None:
-        """End the sandbox and close the bank."""
+        """End the builder and the sandbox, and close the bank."""
+        if self._builder is not None:
+            self._builder.close()
         if self._sandbox is not None:
             self._sandbox.close()
         if self._bank is not None:
@@ -105,15 +108,20 @@ class GrpoLearner:
         bank, sandbox = self._bank, self._sandbox
         if bank is None or sandbox is None:
             raise PolicyRefusal(RefusalCode.NOT_READY, "this site has no bank", remedy="Set bank.states.")
-        seed = _seed(self._config, prescription)
-        drawn = bank.draw(
-            np.random.default_rng(seed),
-            prescription.pool_odds,
-            prescription.target_stage,
-            prescription.tracks,
-            optimizer.steps * optimizer.groups_per_step,
+        round_id = f"{self._config.bank.seed}/{prescription.round}/{self._config.site}"
+        asked = time.monotonic()
+        snapshot = self._snapshot(bank)
+        waited = time.monotonic() - asked
+        groups = materialise(
+            snapshot.rows,
+            round_id=round_id,
+            target_stage=prescription.target_stage,
+            tracks=prescription.tracks,
+            batches=optimizer.steps,
+            batch_rows=optimizer.groups_per_step,
+            pool_odds=prescription.pool_odds,
         )
-        rows = [{"state_id": row.state_id, "prompt": bank.state(row.state_id).prompt} for row in drawn]
+        rows = [{"state_id": row.source.state_id, "prompt": _prompt(row)} for row in groups]
         policy = self._ready_policy()
         replayer = Replayer(sandbox)
 
@@ -123,9 +131,16 @@ class GrpoLearner:
             return StageEnvironment(bank.state, sandbox, replayer)
 
         def report(record: dict[str, Any]) -> None:
-            progress({"state": "training", **record})
+            progress({"state": "training", "snapshot": snapshot.number, "bank_wait_s": round(waited, 4), **record})
 
-        return train_round(policy, start, environment, rows, optimizer, seed, report, cancelled)
+        return train_round(policy, start, environment, rows, optimizer, _seed(round_id), report, cancelled)
+
+    @staticmethod
+    def _snapshot(bank: StageBank) -> Snapshot:
+        snapshot = bank.latest_snapshot()
+        if snapshot is None:
+            raise BankError("the bank has no snapshot", remedy="Run `bat-client bank build`.")
+        return snapshot
 
     def _load(self) -> None:
         try:
@@ -150,7 +165,10 @@ class GrpoLearner:
         return self._policy
 
 
-def _seed(config: SiteConfig, prescription: Prescription) -> int:
+def _prompt(row: RoundRow) -> str:
+    return user_prompt(row.source.track, row.source.focus)
+
+
+def _seed(round_id: str) -> int:
     """Differs between sites and rounds, and is the same when a run is repeated; below 2**32."""
-    text = f"{config.bank.seed}/{prescription.round}/{config.site}"
-    return int(digest_bytes(text.encode())[:8], 16)
+    return int(digest_bytes(round_id.encode())[:8], 16)

@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from client.site_policy import SitePolicy
 from common.errors import ConfigurationError
 from common.messages import Digest, Name
+from stage_bank.store.vault import Vault
 
 __all__ = ["BankSettings", "ServerTrust", "SiteConfig", "SocketSettings", "load_site_config"]
 
@@ -44,6 +45,12 @@ class BankSettings(_Settings):
     states: int = Field(default=126, ge=0, le=100_000)
     """States to admit; the source grid has 126. With 0 there is no bank: only rounds of zero steps are answered."""
     seed: int = Field(default=1, ge=0)
+    first_snapshot: int = Field(default=126, ge=1)
+    """States from which on rounds are answered, if `states` is not smaller; the bank goes on growing beside them."""
+    nice: int = Field(default=10, ge=0, le=19)
+    """How far the builder's process stands back for others, as in nice(1)."""
+    key_command: tuple[str, ...] = ()
+    """Program and arguments that print the bank's key as 64 hex digits; a key file in the state folder when empty."""
 
 
 class SiteConfig(_Settings):
@@ -85,6 +92,19 @@ class SiteConfig(_Settings):
     def bank_key_file(self) -> Path:
         """The key that seals the bank."""
         return self.state / "bank.key"
+
+    def open_vault(self, *, create: bool = False) -> Vault:
+        """The bank's key, from the command or the file that holds it.
+
+        Args:
+            create: whether to make the key file when there is none.
+
+        Raises:
+            BankError: there is no usable key.
+        """
+        if self.bank.key_command:
+            return Vault.from_command(self.bank.key_command)
+        return Vault.load(self.bank_key_file, create=create)
 
     @property
     def ledger_file(self) -> Path:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hmac
 import os
 import stat
+import subprocess
 import zlib
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -56,6 +58,25 @@ class Vault:
             raise BankError("the bank's key is readable by others", where=str(key_file), remedy="Run chmod 600 on it.")
         if len(key) != _KEY_BYTES:
             raise BankError("not a bank key of 32 bytes", where=str(key_file), remedy="Restore it from backup.")
+        return cls(key)
+
+    @classmethod
+    def from_command(cls, command: Sequence[str]) -> Vault:
+        """Run a program, without a shell, that prints the key as 64 hex digits: a hospital's secret store.
+
+        Raises:
+            BankError: it cannot be run, fails, takes longer than half a minute, or prints no key.
+        """
+        try:
+            done = subprocess.run(list(command), stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=True)
+            key = bytes.fromhex(done.stdout.decode("ascii").strip())
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            # Neither the error's text nor the output is passed on: both may hold the key.
+            raise BankError(
+                f"the key command failed: {type(error).__name__}", where=command[0], remedy="Run it by hand."
+            ) from None
+        if len(key) != _KEY_BYTES:
+            raise BankError("the key command printed no key of 64 hex digits", where=command[0])
         return cls(key)
 
     def seal(self, name: str, plain: bytes) -> bytes:

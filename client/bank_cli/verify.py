@@ -1,0 +1,28 @@
+"""`bat-client bank verify`: does every state decrypt to what its name says."""
+
+from __future__ import annotations
+
+import argparse
+
+from client.site_command import Subparsers, add_site_command
+from client.site_config import SiteConfig
+from stage_bank.store import StageBank
+from stage_bank.store.checkup import check_bank
+
+__all__ = ["add"]
+
+
+def add(subparsers: Subparsers[argparse.ArgumentParser]) -> None:
+    """Register the command."""
+    text = "decrypt every state and compare it with its name; exit status 1 when something is damaged"
+    add_site_command(subparsers, "verify", _run, text)
+
+
+def _run(config: SiteConfig, _arguments: argparse.Namespace) -> int:
+    with StageBank.open(config.bank_folder, config.open_vault()) as bank:
+        found = check_bank(bank)
+    for line in found.damaged:
+        print(f"damaged: {line}")
+    leftovers = f", {found.leftovers} leftover files (`bat-client bank gc` removes them)" if found.leftovers else ""
+    print(f"{found.states} states whole in {found.snapshots} snapshots, {len(found.damaged)} damaged{leftovers}")
+    return 1 if found.damaged else 0
