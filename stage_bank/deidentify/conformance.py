@@ -14,8 +14,9 @@ from pydicom.datadict import dictionary_description, tag_for_keyword
 from pydicom.tag import Tag
 from pydicom.uid import UID
 
-from stage_bank.deidentify.allowlists import AllowList, Attribute, Rule, allow_lists
+from stage_bank.deidentify.allowlists import Attribute, Rule, allow_lists
 from stage_bank.deidentify.dataset import EMPTY
+from stage_bank.deidentify.faces import VOLUME_SLICES
 from stage_bank.deidentify.kinds import Kind
 from stage_bank.deidentify.marks import OPTIONS
 
@@ -126,23 +127,41 @@ def _tag(keyword: str) -> int:
 
 
 def _introduction() -> list[str]:
-    return [
-        "# De-identification",
-        "",
-        "Written by `python -m stage_bank.deidentify.conformance`; do not edit.",
-        "",
-        "`bat-client bank deidentify IN OUT --report R.json --key-file K` writes what can be made safe and names what",
-        "cannot. The lists below are the only attributes that get into an object; nested ones follow the same rules.",
-        "What is listed is rebuilt from its meaning: a name in a number, a code or a UID does not get through.",
-        "",
-        "| code | option of PS3.15 | when it is written |",
-        "|---|---|---|",
-        *(f"| {code} | {OPTIONS[code]} | {when} |" for code, when in _WHEN.items()),
-        "",
-        "Profiles: `modified-dates` (default) moves dates by a secret amount per patient and replaces UIDs by a keyed",
-        "hash; `safe-harbor` has no dates, and its UIDs and patient names are random numbers kept in the site's table.",
-        "",
-    ]
+    options = [f"| {code} | {OPTIONS[code]} | {when} |" for code, when in _WHEN.items()]
+    return [_INTRODUCTION, "| code | option of PS3.15 | when it is written |", "|---|---|---|", *options, "", _LIMITS]
+
+
+_INTRODUCTION = """\
+# De-identification
+
+Written by `python -m stage_bank.deidentify.conformance`; do not edit.
+
+`bat-client bank deidentify IN OUT --report R.json --key-file K` writes what can be made safe and names what cannot.
+Exit status: 0 every file written, 3 some refused, 1 nothing could be done. The lists below are the only attributes that
+get into an object; nested ones follow the same rules. What is listed is rebuilt from its meaning: a name in a number, a
+code or a UID does not get through.
+
+Profiles: `modified-dates` (default) moves dates by a secret amount per patient, between one and ten years, and replaces
+UIDs by a keyed hash; `safe-harbor` has no dates, and its UIDs and patient names are random numbers kept in the site's
+table. Dates of a patient who cannot be told apart are removed in both.
+"""
+_LIMITS = f"""\
+## Limits a privacy officer should know
+
+- Text: images of the families marked *likely* below, captures of screens, colour images and everything declared to show
+  text are searched before the header is dropped, so that its names and dates help: with tesseract
+  (`apt-get install tesseract-ocr`), and for rows of marks that look drawn, in any script. Without tesseract they are
+  refused. Handwriting, letters below about 8 pixels and text that fades into its surroundings may be missed. Other
+  images are searched only with `--search-all`.
+- Faces: a CT, MR or PET series of {VOLUME_SLICES} slices or more that shows a head, or does not say what it shows,
+  loses everything in front of and below a plane placed by the skin. Heads nodded or turned by more than about 15 degrees,
+  small children and deformed skulls may keep part of the face or lose part of the frontal brain; ears stay. Where the
+  plane cannot be placed the series is refused. `--keep-faces` is the site's own decision.
+- Scouts and single slices are not defaced. Photographs by a camera and cone-beam volumes of the skull are refused.
+- Rare findings can point to a person; nothing here changes what the pixels show of a disease.
+- Every header was searched for the original header's strings of eight characters and more before it was written, and
+  the file refused if one was left.
+"""
 
 
 _WHEN: Mapping[str, str] = {
@@ -158,18 +177,35 @@ _WHEN: Mapping[str, str] = {
 
 
 def _lists() -> list[str]:
-    lines = ["## What each family of SOP classes keeps", ""]
+    described = {family.family: _described(family.attributes) for family in allow_lists()}
+    everywhere = set.intersection(*map(set, described.values()))
+    images = set.intersection(*(set(lines) for name, lines in described.items() if name != "report"))
+    lines = ["## What each family of SOP classes keeps", "", "### every object", "", *_by_wording(everywhere)]
+    lines += ["### every image, besides", "", *_by_wording(images - everywhere)]
     for family in allow_lists():
-        classes = ", ".join(sorted(UID(uid).name for uid in family.classes))
-        lines += [f"### {family.family}", "", f"Text in pixels: {family.text.value}. Classes: {classes}.", ""]
-        lines += [", ".join(_kept(family)) + ".", ""]
+        classes = ", ".join(sorted({UID(uid).name for uid in family.classes}))
+        own = set(described[family.family]) - everywhere - (set() if family.family == "report" else images)
+        lines += [f"### {family.family}, besides", "", f"Text in pixels: {family.text.value}. Classes: {classes}.", ""]
+        lines += _by_wording(own)
     return lines
 
 
-def _kept(family: AllowList) -> list[str]:
-    return [
-        f"{dictionary_description(tag)} ({_wording(attribute.rule)})" for tag, attribute in family.attributes.items()
-    ]
+def _described(attributes: Mapping[int, Attribute], path: str = "") -> list[tuple[str, str]]:
+    """Wording and name of every attribute, nested ones with their sequences in front."""
+    found = []
+    for tag, attribute in attributes.items():
+        name = path + dictionary_description(tag)
+        if isinstance(attribute.rule, Mapping):
+            found += _described(attribute.rule, f"{name} > ")
+        else:
+            found.append((_wording(attribute.rule), name))
+    return found
+
+
+def _by_wording(entries: set[tuple[str, str]]) -> list[str]:
+    wordings = sorted({wording for wording, _ in entries})
+    lines = [f"- {wording}: {', '.join(sorted(n for w, n in entries if w == wording))}" for wording in wordings]
+    return [*lines, ""] if lines else ["- nothing", ""]
 
 
 def _attributes() -> list[str]:

@@ -22,8 +22,11 @@ DUMMY = "REMOVED"
 OLDEST_AGE = 90
 """Ages from here on are one group (45 CFR 164.514 (b)(2)(i)(C))."""
 
-_LARGEST_INTEGER = 999_999
+_LARGEST_INTEGER = 99_999
+"""Counts and pixel values are smaller; patient numbers are mostly larger."""
 _LARGEST_DECIMAL = 1e9
+_DIGITS = 8
+"""Significant digits of a measure: a hundredth of a micrometre at 999 mm."""
 _AGE = re.compile(r"(\d{3})([DWMY])")
 
 
@@ -83,7 +86,7 @@ def rebuild_scalar(value: Any, kind: Kind, names: Names, clock: Clock, partner: 
 
 def _decimal(value: Any) -> float | None:
     number = float(value)
-    return float(f"{number:.9g}") if math.isfinite(number) and abs(number) <= _LARGEST_DECIMAL else None
+    return float(f"{number:.{_DIGITS}g}") if math.isfinite(number) and abs(number) <= _LARGEST_DECIMAL else None
 
 
 def _age(text: str) -> str | None:

@@ -40,8 +40,8 @@ def test_every_class_is_in_one_family_and_names_its_risk():
     assert risks["ct"] is TextRisk.UNLIKELY
 
 
-def test_documents_video_waveforms_and_raw_data_have_no_list():
-    for name in ("104.1", "104.2", "104.3", "77.1.1.1", "9.1.1", "66", "481.5"):
+def test_documents_video_photographs_waveforms_and_raw_data_have_no_list():
+    for name in ("104.1", "104.2", "104.3", "77.1.1.1", "77.1.4", "13.1.2", "9.1.1", "66", "481.5"):
         assert allow_list(f"1.2.840.10008.5.1.4.1.1.{name}") is None
 
 
