@@ -18,7 +18,7 @@ from rubrics.artifacts import Pipeline
 from rubrics.facts import mean_score
 from rubrics.layout import BATCH, SUBMITTED, cases_of
 from rubrics.replay import Replayer, View
-from stage_bank.handoffs import Workshop, handoff_commands
+from stage_bank.handoffs import Workshop, handoff
 from stage_bank.picture import Picture
 from stage_bank.prompts import user_prompt
 from stage_bank.scripts import script
@@ -116,9 +116,8 @@ class Fabricator:
         Raises:
             SandboxError: the sandbox broke.
         """
-        commands = handoff_commands(focus, outcome, self._right, self._spec.options, rng)
-        abandoned = outcome is Outcome.FAILURE and focus in (Focus.S1, Focus.E2E)
-        handoff = self._workshop.abandoned(commands) if abandoned else self._workshop.run(commands)
+        done = handoff(focus, outcome, self._right, self._spec.options, rng)
+        left = self._workshop.left(done, self._spec.skill.form, rng)
         task = task_file(self._track, focus, cases_of(self._first.files))
         return TrainingState(
             focus=focus,
@@ -126,7 +125,7 @@ class Fabricator:
             outcome=outcome,
             patient=self._patient,
             prompt=user_prompt(self._track, focus),
-            files={**self._first.files, **handoff, "task.json": task},
+            files={**self._first.files, **left, "task.json": task},
             hidden=self._hidden,
             condition=self._condition,
         )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 
@@ -10,9 +12,11 @@ from common.sandbox.interface import Sandbox
 from common.sandbox.receipt import Language
 from common.stages import Focus, Outcome
 from rubrics.layout import SUBMITTED, is_input
+from stage_bank.damage import damage_outputs
 from stage_bank.scripts import ALL_HABITS, Habit, Script, script
+from stage_bank.skills import Form
 
-__all__ = ["Workshop", "handoff_commands", "wrong_choice"]
+__all__ = ["End", "Handoff", "Workshop", "handoff", "wrong_choice"]
 
 _EARLIER: Mapping[Focus, int] = {Focus.S1: 0, Focus.S2: 2, Focus.S3: 4, Focus.S4: 6, Focus.S5: 8}
 """How many commands of the full workflow lie before a focus (inspect and plan, check and setup, and so on)."""
@@ -35,6 +39,9 @@ _STOPS: Mapping[Focus, tuple[int, ...]] = {
 }
 """Where a failed handoff may have stopped, in commands of the full workflow; what the focus needs is then missing."""
 
+DAMAGED_SHARE = 0.5
+"""Share of the recovery handoffs with a batch in which all choices were right and the outputs were damaged."""
+
 _ABANDONED_BYTES = 40
 """Length of the outputs that an abandoned attempt left."""
 
@@ -48,20 +55,45 @@ def wrong_choice(
     return {**right, name: str(rng.choice(others))}
 
 
-def handoff_commands(
+class End(StrEnum):
+    """What became of what the earlier stages left."""
+
+    WHOLE = "whole"
+    """It lies there as it was made."""
+    ABANDONED = "abandoned"
+    """The attempt was given up: cut-short outputs, and nothing else of it."""
+    DAMAGED = "damaged"
+    """Its outputs were damaged after they were made."""
+
+
+@dataclass(frozen=True)
+class Handoff:
+    """What the earlier stages did.
+
+    Args:
+        commands: what they ran.
+        end: what became of it.
+    """
+
+    commands: Script
+    end: End = End.WHOLE
+
+
+def handoff(
     focus: Focus,
     outcome: Outcome,
     right: Mapping[str, str],
     options: Mapping[str, tuple[str, ...]],
     rng: np.random.Generator,
-) -> Script:
-    """What the earlier stages ran.
+) -> Handoff:
+    """What the earlier stages did.
 
     Args:
         focus: the stage that is handed to.
-        outcome: success runs all of them with the right choices; recovery with one choice wrong; failure stops before
-            what the focus needs. Before S1 and E2E, success is a clean start, recovery a stale wrong plan, and failure
-            a whole attempt with a wrong plan that was then abandoned.
+        outcome: success runs all of them with the right choices; recovery with one choice wrong, or, where a batch is
+            handed over, with outputs that were damaged afterwards; failure stops before what the focus needs. Before
+            S1 and E2E, success is a clean start, recovery a stale wrong plan, and failure a whole attempt with a wrong
+            plan that was then abandoned.
         right: option name to the right choice.
         options: option name to its valid values.
         rng: decides fault and stopping point.
@@ -69,12 +101,14 @@ def handoff_commands(
     wrong = wrong_choice(right, options, _BREAKABLE[focus], rng)
     if focus in (Focus.S1, Focus.E2E):
         if outcome is Outcome.SUCCESS:
-            return ()
+            return Handoff(())
         full = script(Focus.E2E, wrong, ALL_HABITS - {Habit.CANDIDATES, Habit.CHECK, Habit.PILOT, Habit.VERIFY_PILOT})
-        return full[1:2] if outcome is Outcome.RECOVERY else full[1:]
+        return Handoff(full[1:2]) if outcome is Outcome.RECOVERY else Handoff(full[1:], End.ABANDONED)
     if outcome is Outcome.FAILURE:
-        return script(Focus.E2E, right)[: int(rng.choice(_STOPS[focus]))]
-    return script(Focus.E2E, right if outcome is Outcome.SUCCESS else wrong)[: _EARLIER[focus]]
+        return Handoff(script(Focus.E2E, right)[: int(rng.choice(_STOPS[focus]))])
+    damaged = outcome is Outcome.RECOVERY and focus is Focus.S5 and rng.random() < DAMAGED_SHARE
+    chosen = right if damaged or outcome is Outcome.SUCCESS else wrong
+    return Handoff(script(Focus.E2E, chosen)[: _EARLIER[focus]], End.DAMAGED if damaged else End.WHOLE)
 
 
 class Workshop:
@@ -122,11 +156,18 @@ class Workshop:
             session.close()
         return receipt.output, files
 
-    def abandoned(self, commands: Script) -> dict[str, bytes]:
-        """The cut-short outputs of an attempt that was given up, and nothing else of it.
+    def left(self, done: Handoff, form: Form, rng: np.random.Generator) -> dict[str, bytes]:
+        """Files that a handoff leaves beside the inputs.
+
+        Args:
+            done: what the earlier stages did.
+            form: of the track's outputs.
+            rng: decides the damage.
 
         Raises:
             SandboxError: the sandbox broke.
         """
-        files = self.run(commands)
-        return {path: data[:_ABANDONED_BYTES] for path, data in files.items() if path.startswith(SUBMITTED + "/")}
+        files = self.run(done.commands)
+        if done.end is End.ABANDONED:
+            return {path: data[:_ABANDONED_BYTES] for path, data in files.items() if path.startswith(SUBMITTED + "/")}
+        return damage_outputs(files, form, rng) if done.end is End.DAMAGED else files

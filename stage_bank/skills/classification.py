@@ -131,7 +131,7 @@ SKILL = TrackSkill(
         stated=SCHEMES,
         turn=lambda label, delivery: SCHEMES[delivery][label],
         restore=lambda label, delivery: SCHEMES[delivery].index(label),
-        fits=lambda label, shape: True,
+        fits=lambda label, shape: label in (0, 1),
     ),
     measure=lambda _, exemplars: measure(exemplars),
     process=lambda case, method, level, exemplars: process(case.pixels, method, level, exemplars),
