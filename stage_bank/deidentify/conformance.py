@@ -154,9 +154,9 @@ _LIMITS = f"""\
   refused. Handwriting, letters below about 8 pixels and text that fades into its surroundings may be missed. Other
   images are searched only with `--search-all`.
 - Faces: a CT, MR or PET series of {VOLUME_SLICES} slices or more that shows a head, or does not say what it shows,
-  loses everything in front of and below a plane placed by the skin. Heads nodded or turned by more than about 15 degrees,
-  small children and deformed skulls may keep part of the face or lose part of the frontal brain; ears stay. Where the
-  plane cannot be placed the series is refused. `--keep-faces` is the site's own decision.
+  loses everything in front of and below a plane placed by the skin. Heads nodded or turned by more than about 15
+  degrees, small children and deformed skulls may keep part of the face or lose part of the frontal brain; ears stay.
+  Where the plane cannot be placed the series is refused. `--keep-faces` is the site's own decision.
 - Scouts and single slices are not defaced. Photographs by a camera and cone-beam volumes of the skull are refused.
 - Rare findings can point to a person; nothing here changes what the pixels show of a disease.
 - Every header was searched for the original header's strings of eight characters and more before it was written, and

@@ -44,6 +44,8 @@ EMPTY = (
 """Attributes that the standard demands and allows to be empty."""
 
 _VIDEO = ("MPEG", "HEVC")
+_LOSSY = frozenset(f"1.2.840.10008.1.2.4.{number}" for number in (50, 51, 81, 91, 93, 112, 203))
+"""JPEG, JPEG-LS, JPEG 2000, JPEG XL and HTJ2K with loss: once lost, always lost (PS3.3 C.7.6.1.1.5)."""
 _PIXELS = ("PixelData", "FloatPixelData", "DoubleFloatPixelData")
 
 
@@ -129,8 +131,11 @@ def _deidentify(dataset: FileDataset, profile: Profile, options: Options, frames
         if keyword not in clean:
             setattr(clean, keyword, "")
     clean.PatientID = profile.patient(identity)
+    clean.SpecificCharacterSet = "ISO_IR 192"
     if decoded is not None:
         write_pixels(clean, decoded, packed=dataset.get("BitsAllocated") == 1)
+        if str(dataset.file_meta.get("TransferSyntaxUID", "")) in _LOSSY:
+            clean.LossyImageCompression = "01"
     mark(clean, done)
     return Deidentified(_with_fresh_meta(clean), done)
 

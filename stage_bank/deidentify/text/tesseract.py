@@ -18,7 +18,7 @@ from stage_bank.ingest.report import Reason
 
 __all__ = ["Tesseract", "Word"]
 
-SECONDS_PER_PAGE = 60
+SECONDS_PER_PAGE = 30
 _SPARSE = "11"
 """Page segmentation mode: find as much text as possible in no particular order."""
 _COLUMNS = 12
@@ -62,7 +62,7 @@ class Tesseract:
         """Text on grey pictures `[rows, columns]`.
 
         Raises:
-            Refused: the program fails, says something unexpected or takes longer than a minute a page.
+            Refused: the program fails, says something unexpected or takes longer than half a minute a page.
         """
         stream = io.BytesIO()
         first, *others = [Image.fromarray(page) for page in pages]

@@ -201,6 +201,25 @@ def test_a_segmentation_follows_the_images_it_refers_to():
     for before, after in zip(series.ReferencedInstanceSequence, clean_series.ReferencedInstanceSequence, strict=True):
         assert after.ReferencedSOPInstanceUID == remap_uid(before.ReferencedSOPInstanceUID, KEY)
     np.testing.assert_array_equal(clean.pixel_array, source.pixel_array)
+    assert clean.BitsAllocated == 1
+    assert {segment.SegmentLabel for segment in clean.SegmentSequence} == {"REMOVED"}
+
+
+def test_chosen_frames_take_their_own_geometry_along():
+    source = pydicom.dcmread(get_testdata_file("eCT_Supplemental.dcm"))
+    clean = deidentify(source, KEY, frames=[1], options=Options(text=TextCheck.NONE))
+    np.testing.assert_array_equal(clean.pixel_array, source.pixel_array[1])
+    own, theirs = clean.PerFrameFunctionalGroupsSequence, source.PerFrameFunctionalGroupsSequence
+    assert len(own) == 1
+    position = own[0].PlanePositionSequence[0].ImagePositionPatient
+    assert list(position) == list(theirs[1].PlanePositionSequence[0].ImagePositionPatient)
+
+
+def test_loss_is_never_forgotten():
+    lossy = pydicom.dcmread(get_testdata_file("SC_rgb_jpeg_dcmtk.dcm"))
+    lossy.pop("LossyImageCompression", None)
+    assert deidentify(lossy, KEY, options=Options(text=TextCheck.NONE)).LossyImageCompression == "01"
+    assert "LossyImageCompression" not in deidentify(ct(), KEY)
 
 
 def test_uids_depend_on_the_key_and_are_valid():
