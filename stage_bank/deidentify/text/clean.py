@@ -2,8 +2,9 @@
 
 Two searches complement each other: rows of marks that look drawn, whatever the script, and words that tesseract reads.
 A word is blanked when its pixels look drawn, when it is read with confidence, or when it resembles a word of the header
-however badly it is read. Afterwards the frames are searched again; what still shows a header's word, or is mostly text,
-is refused. Not found is handwriting, text that fades into its surroundings, and letters below about 8 pixels.
+however badly it is read. A frame is searched until nothing more is found; what still shows a header's word, or is mostly
+text, is refused. What is found on one frame is blanked on all, so that later frames are mostly searched once.
+Not found is handwriting, text that fades into its surroundings, and letters below about 8 pixels.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _SMALL, _LARGE = 500, 1200
 _BRIGHT = 150
 _COLOURED_SHARE = 0.0005
 _PLAIN_MODALITIES = frozenset({"CR", "CT", "DX", "IO", "MG", "MR", "NM", "PT", "PX"})
-_CAPTURES = ("SCREEN", "CAPTURE", "REPORT", "DOSE", "SECONDARY")
+_CAPTURES = ("SCREEN", "CAPTURE", "REPORT", "DOSE")
 
 
 class TextCheck(StrEnum):
@@ -87,7 +88,7 @@ def needs_search(dataset: Dataset, risk: TextRisk) -> bool:
         or dataset.get("BurnedInAnnotation") not in (None, "", "NO")
         or dataset.get("SamplesPerPixel") != 1
         or dataset.get("PhotometricInterpretation") not in ("MONOCHROME1", "MONOCHROME2")
-        or any(word in kinds for word in _CAPTURES[:4])
+        or any(word in kinds for word in _CAPTURES)
         or "ConversionType" in dataset
     )
 
@@ -109,25 +110,33 @@ def clean_text(decoded: Decoded, needles: Needles, program: Tesseract, *, expect
     """
     care = _EAGER if expected else _WARY
     found = np.zeros(decoded.frames.shape[1:3], dtype=bool)
-    for _ in range(_PASSES):
-        before = int(found.sum())
-        certain = False
-        for grey in _greys(blank(decoded, found)):
-            boxes = [box for box, marks in glyph_rows(grey) if marks >= care.marks]
-            for word in _words(grey, program):
-                counts, sure = _judge(grey, word, needles, care)
-                certain = certain or sure
-                if counts:
-                    boxes.append(word.box)
-            for box in boxes:
-                _cover(found, box)
-        if found.mean() > _LARGEST_SHARE:
+    for grey in _greys(decoded):
+        for _ in range(_PASSES):
+            before = int(found.sum())
+            left_over = _search(np.where(found, np.uint8(0), grey), found, needles, program, care)
+            if found.mean() > _LARGEST_SHARE:
+                raise Refused(Reason.TEXT)
+            if int(found.sum()) == before:
+                break
+        if left_over:
             raise Refused(Reason.TEXT)
-        if int(found.sum()) == before:
-            break
-    if certain:
-        raise Refused(Reason.TEXT)
     return blank(decoded, found), float(found.mean())
+
+
+def _search(
+    grey: NDArray[np.uint8], found: NDArray[np.bool_], needles: Needles, program: Tesseract, care: _Care
+) -> bool:
+    """Add the text of a picture to `found`; whether there was some that must not be left over."""
+    boxes = [box for box, marks in glyph_rows(grey) if marks >= care.marks]
+    certain = False
+    for word in _words(grey, program):
+        counts, sure = _judge(grey, word, needles, care)
+        certain = certain or sure
+        if counts:
+            boxes.append(word.box)
+    for box in boxes:
+        _cover(found, box)
+    return certain
 
 
 def _judge(grey: NDArray[np.uint8], word: Word, needles: Needles, care: _Care) -> tuple[bool, bool]:
