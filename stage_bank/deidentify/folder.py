@@ -70,8 +70,9 @@ def deidentify_folder(source: Path, target: Path, profile: Profile, options: Opt
     if not outcomes and not series:
         raise DataError("the folder is empty", where=str(source), remedy="Copy the studies into it.")
     target.mkdir(parents=True, exist_ok=True)
+    written: set[str] = set()
     for members in series.values():
-        for outcome in _series(members, target, profile, options):
+        for outcome in _series(members, target, profile, options, written):
             outcomes[outcome.path] = outcome
     return FolderReport(
         profile=profile.name.value,
@@ -111,7 +112,9 @@ def _survey(found: Found) -> _Surveyed:
         raise Refused(Reason.DAMAGED) from error
 
 
-def _series(members: list[_Surveyed], target: Path, profile: Profile, options: Options) -> Iterator[FileOutcome]:
+def _series(
+    members: list[_Surveyed], target: Path, profile: Profile, options: Options, written: set[str]
+) -> Iterator[FileOutcome]:
     try:
         plane = _face_plane(members) if options.faces is FaceCheck.REMOVE else None
     except Refused as refusal:
@@ -121,7 +124,7 @@ def _series(members: list[_Surveyed], target: Path, profile: Profile, options: O
         name = member.found.name
         try:
             mask = plane.mask(member.place) if plane and member.place and member.frames == 1 else None
-            yield _one(member, target, profile, replace(options, mask=mask))
+            yield _one(member, target, profile, replace(options, mask=mask), written)
         except Refused as refusal:
             yield FileOutcome(name, refusal.reason)
         except OSError as error:
@@ -130,18 +133,19 @@ def _series(members: list[_Surveyed], target: Path, profile: Profile, options: O
             yield FileOutcome(name, Reason.DAMAGED)
 
 
-def _one(member: _Surveyed, target: Path, profile: Profile, options: Options) -> FileOutcome:
+def _one(member: _Surveyed, target: Path, profile: Profile, options: Options, written: set[str]) -> FileOutcome:
     original = read_dataset(member.found.path)
+    if profile.names.uid(str(original.get("SOPInstanceUID", ""))) in written:
+        raise Refused(Reason.SAME_OBJECT)
     result = deidentify_with(original, profile, options)
     clean = result.dataset
     data, strings = checked_bytes(original, clean)
     folder = Path(clean.PatientID or _NOBODY, str(clean.get("SeriesInstanceUID") or _NOBODY))
-    written = folder / f"{clean.SOPInstanceUID}.dcm"
-    if (target / written).exists():
-        raise Refused(Reason.SAME_OBJECT)
+    place = folder / f"{clean.SOPInstanceUID}.dcm"
     (target / folder).mkdir(parents=True, exist_ok=True)
-    write_durably(target / written, data)
-    return FileOutcome(member.found.name, None, written.as_posix(), result.done, strings)
+    write_durably(target / place, data)
+    written.add(clean.SOPInstanceUID)
+    return FileOutcome(member.found.name, None, place.as_posix(), result.done, strings)
 
 
 def _face_plane(members: list[_Surveyed]) -> FacePlane | None:

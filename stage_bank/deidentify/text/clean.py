@@ -2,8 +2,8 @@
 
 Two searches complement each other: rows of marks that look drawn, whatever the script, and words that tesseract reads.
 A word is blanked when its pixels look drawn, when it is read with confidence, or when it resembles a word of the header
-however badly it is read. A frame is searched until nothing more is found; what still shows a header's word, or is mostly
-text, is refused. What is found on one frame is blanked on all, so that later frames are mostly searched once.
+however badly it is read. A frame is searched until nothing more is found; what still shows a word of the header, or is
+mostly text, is refused. What is found on one frame is blanked on all, so that later frames are mostly searched once.
 Not found is handwriting, text that fades into its surroundings, and letters below about 8 pixels.
 """
 
