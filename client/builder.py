@@ -29,13 +29,16 @@ def main() -> int:
     """Fill the bank once; 0 when it is full, 1 on a reported error, 130 when told to end."""
     config = SiteConfig.model_validate_json(sys.stdin.readline())
     os.nice(config.bank.nice)
-    threading.Thread(target=_end_with_the_daemon, daemon=True).start()
+    done = threading.Event()
+    threading.Thread(target=_end_with_the_daemon, args=(done,), daemon=True).start()
     sandbox = None
     try:
         sandbox = open_toolkit_sandbox(SigningKey.generate())
         filled = fill_bank(config, sandbox, lambda record: _say("progress", record), _announce)
+        done.set()
         _say("filled", {"kept_out_by_wall": filled.rejected, "report": list(filled.report)})
     except BatError as error:
+        done.set()
         _say("error", {"kind": type(error).__name__, "what": error.what, "where": error.where, "remedy": error.remedy})
         return 1
     except KeyboardInterrupt:
@@ -58,9 +61,10 @@ def _say(kind: str, body: Mapping[str, Json]) -> None:
     print(json.dumps({"kind": kind, "body": dict(body)}), flush=True)
 
 
-def _end_with_the_daemon() -> None:
+def _end_with_the_daemon(done: threading.Event) -> None:
     sys.stdin.read()
-    os.kill(os.getpid(), signal.SIGINT)
+    if not done.is_set():
+        os.kill(os.getpid(), signal.SIGINT)
 
 
 if __name__ == "__main__":

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from client.builder_process import BuilderProcess
 from client.learner import Progress
+from client.site_bank import latest_snapshot, open_site_bank
 from client.site_config import SiteConfig
 from common.adapter import Adapter, AdapterSpec
 from common.base_model import BaseModel
 from common.canonical import Json, digest_bytes
-from common.errors import BankError, BatError, PolicyRefusal
+from common.errors import BatError, PolicyRefusal
 from common.ledger import Ledger
 from common.messages import Prescription, RefusalCode
 from common.sandbox import Sandbox
@@ -26,7 +27,7 @@ from rubrics.replay import Replayer
 from stage_bank.environment import StageEnvironment
 from stage_bank.materialise import RoundRow, materialise
 from stage_bank.prompts import user_prompt
-from stage_bank.store import Snapshot, StageBank
+from stage_bank.store import StageBank
 from stage_bank.toolkit import open_toolkit_sandbox
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class GrpoLearner:
     @property
     def states(self) -> int:
         """Number of states in the bank's latest snapshot."""
-        return 0 if self._bank is None else len(self._snapshot(self._bank).rows)
+        return 0 if self._bank is None else len(latest_snapshot(self._bank).rows)
 
     def open(self, progress: Progress) -> None:
         """Open the bank once it has a snapshot, with the builder at work on it, and start loading the model.
@@ -82,7 +83,7 @@ class GrpoLearner:
         self._builder = BuilderProcess(self._config, progress, self._on_snapshot)
         self._builder.start()
         self._builder.wait_for_snapshot()
-        self._bank = StageBank.open(self._config.bank_folder, self._config.open_vault())
+        self._bank = open_site_bank(self._config)
         self._loading = threading.Thread(target=self._load, name="load-policy", daemon=True)
         self._loading.start()
 
@@ -110,7 +111,7 @@ class GrpoLearner:
             raise PolicyRefusal(RefusalCode.NOT_READY, "this site has no bank", remedy="Set bank.states.")
         round_id = f"{self._config.bank.seed}/{prescription.round}/{self._config.site}"
         asked = time.monotonic()
-        snapshot = self._snapshot(bank)
+        snapshot = latest_snapshot(bank)
         waited = time.monotonic() - asked
         groups = materialise(
             snapshot.rows,
@@ -134,13 +135,6 @@ class GrpoLearner:
             progress({"state": "training", "snapshot": snapshot.number, "bank_wait_s": round(waited, 4), **record})
 
         return train_round(policy, start, environment, rows, optimizer, _seed(round_id), report, cancelled)
-
-    @staticmethod
-    def _snapshot(bank: StageBank) -> Snapshot:
-        snapshot = bank.latest_snapshot()
-        if snapshot is None:
-            raise BankError("the bank has no snapshot", remedy="Run `bat-client bank build`.")
-        return snapshot
 
     def _load(self) -> None:
         try:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
+from client.site_bank import open_site_bank
 from client.site_command import Subparsers, add_site_command
 from client.site_config import SiteConfig
 from common.errors import ConfigurationError
-from stage_bank.store import StageBank
 
 __all__ = ["add"]
 
@@ -23,7 +23,7 @@ def add(subparsers: Subparsers[argparse.ArgumentParser]) -> None:
 def _run(config: SiteConfig, arguments: argparse.Namespace) -> int:
     if arguments.keep < 1 or (arguments.most is not None and arguments.most < 1):
         raise ConfigurationError("--keep and --most are 1 or more", remedy="A bank without states cannot be used.")
-    with StageBank.open(config.bank_folder, config.open_vault(), write=True) as bank:
+    with open_site_bank(config, write=True) as bank:
         retired = 0 if arguments.most is None else bank.retire(arguments.most)
         latest = bank.snapshot()
         removed = bank.collect_garbage(arguments.keep)

@@ -6,13 +6,14 @@ import argparse
 import json
 from pathlib import Path
 
+from client.site_bank import latest_snapshot, open_site_bank
 from client.site_command import Subparsers, add_site_command
 from client.site_config import SiteConfig
-from common.errors import BankError, ConfigurationError, DataError
+from common.errors import ConfigurationError, DataError
 from common.stages import Stage, Track
 from stage_bank.materialise import BATCHES, materialise
 from stage_bank.materialise.published import read_round, read_sources, round_lines, round_manifest, source_lines
-from stage_bank.store import Snapshot, StageBank
+from stage_bank.store import Snapshot
 
 __all__ = ["add"]
 
@@ -73,10 +74,5 @@ def _import(config: SiteConfig, arguments: argparse.Namespace) -> int:
 
 
 def _latest(config: SiteConfig) -> Snapshot:
-    with StageBank.open(config.bank_folder, config.open_vault()) as bank:
-        latest = bank.latest_snapshot()
-    if latest is None:
-        raise BankError(
-            "the bank has no snapshot", where=str(config.bank_folder), remedy="Run `bat-client bank build`."
-        )
-    return latest
+    with open_site_bank(config) as bank:
+        return latest_snapshot(bank)

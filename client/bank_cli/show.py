@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from client.site_bank import latest_snapshot, open_site_bank
 from client.site_command import Subparsers, add_site_command
 from client.site_config import SiteConfig
 from common.errors import BankError, ConfigurationError
 from stage_bank.sheet import draw_sheet
-from stage_bank.store import StageBank
 
 __all__ = ["add"]
 
@@ -23,9 +23,9 @@ def add(subparsers: Subparsers[argparse.ArgumentParser]) -> None:
 
 
 def _run(config: SiteConfig, arguments: argparse.Namespace) -> int:
-    with StageBank.open(config.bank_folder, config.open_vault()) as bank:
-        latest = bank.latest_snapshot()
-        fitting = [row.state_id for row in (latest.rows if latest else ()) if row.state_id.startswith(arguments.state)]
+    with open_site_bank(config) as bank:
+        rows = latest_snapshot(bank).rows
+        fitting = [row.state_id for row in rows if row.state_id.startswith(arguments.state)]
         if len(fitting) != 1:
             raise BankError(
                 f"{len(fitting)} states begin with {arguments.state}", remedy="Give an id of the latest snapshot."

@@ -6,9 +6,9 @@ import argparse
 import json
 from dataclasses import asdict
 
+from client.site_bank import open_site_bank
 from client.site_command import Subparsers, add_site_command
 from client.site_config import SiteConfig
-from stage_bank.store import StageBank
 
 __all__ = ["add"]
 
@@ -20,6 +20,6 @@ def add(subparsers: Subparsers[argparse.ArgumentParser]) -> None:
 
 
 def _run(config: SiteConfig, _arguments: argparse.Namespace) -> int:
-    with StageBank.open(config.bank_folder, config.open_vault()) as bank:
+    with open_site_bank(config) as bank:
         print(json.dumps(asdict(bank.stats()), indent=2))
     return 0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
+from client.site_bank import open_site_bank
 from client.site_command import Subparsers, add_site_command
 from client.site_config import SiteConfig
-from stage_bank.store import StageBank
 from stage_bank.store.checkup import check_bank
 
 __all__ = ["add"]
@@ -19,7 +19,7 @@ def add(subparsers: Subparsers[argparse.ArgumentParser]) -> None:
 
 
 def _run(config: SiteConfig, _arguments: argparse.Namespace) -> int:
-    with StageBank.open(config.bank_folder, config.open_vault()) as bank:
+    with open_site_bank(config) as bank:
         found = check_bank(bank)
     for line in found.damaged:
         print(f"damaged: {line}")

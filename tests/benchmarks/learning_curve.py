@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from client.bank_builder import build_bank
+from client.bank_builder import fill_bank
 from client.site_config import BankSettings, ServerTrust, SiteConfig
 from client.trainer import train_round
 from common.adapter import Adapter, RawTensor
@@ -38,10 +38,12 @@ from server.evaluation import EvaluationSummary
 from server.gate import decide
 from server.heldout import HeldoutSuite, build_suite, load_suite
 from server.heldout_evaluation import SuiteRunner
-from stage_bank.bank import StageBank
 from stage_bank.demonstrations import Demonstration, demonstrations
 from stage_bank.environment import StageEnvironment
 from stage_bank.images import Split, public_images
+from stage_bank.materialise import materialise
+from stage_bank.prompts import user_prompt
+from stage_bank.store import BankRow, StageBank
 from stage_bank.toolkit import open_toolkit_sandbox
 
 GOAL = 1.3
@@ -95,8 +97,14 @@ def banks(work: Path, states: int, sandbox: Sandbox) -> Iterator[StageBank]:
         )
         if not config.bank_folder.exists():
             config.state.mkdir(parents=True, exist_ok=True)
-            build_bank(config, sandbox, lambda _: None)
-        yield StageBank.open(config.bank_folder, config.bank_key_file)
+            fill_bank(config, sandbox, lambda _: None)
+        yield StageBank.open(config.bank_folder, config.open_vault())
+
+
+def _rows(bank: StageBank) -> Sequence[BankRow]:
+    latest = bank.latest_snapshot()
+    assert latest is not None
+    return latest.rows
 
 
 def difference(new: Adapter, old: Adapter) -> dict[str, RawTensor]:
@@ -142,8 +150,18 @@ def learn(
         started = time.monotonic()
         for site, bank in enumerate(site_banks):
             rng = np.random.default_rng([seed, number, site])
-            drawn = bank.draw(rng, odds, target, DEFAULT_TRACKS, settings.steps * settings.groups_per_step)
-            rows = [{"state_id": row.state_id, "prompt": bank.state(row.state_id).prompt} for row in drawn]
+            groups = materialise(
+                _rows(bank),
+                round_id=f"{seed}/{number}/{site}",
+                target_stage=target,
+                tracks=DEFAULT_TRACKS,
+                batches=settings.steps,
+                batch_rows=settings.groups_per_step,
+                pool_odds=odds,
+            )
+            rows = [
+                {"state_id": g.source.state_id, "prompt": user_prompt(g.source.track, g.source.focus)} for g in groups
+            ]
             factory = partial(StageEnvironment, bank.state, sandbox, Replayer(sandbox))
             figures: list[dict[str, float]] = []
             trained = train_round(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -21,6 +23,7 @@ from common.ledger import Ledger, read_ledger
 from common.messages import OptimizerSettings, Prescription, SelectionReason, sign_message
 from common.signing import SigningKey
 from common.stages import SourcePool, Stage, Track
+from tests.client.hospital import Hospital
 from tests.e2e.federation import tiny_model
 
 
@@ -145,3 +148,11 @@ def site(tmp_path: Path) -> Iterator[Site]:
     made.open()
     yield made
     made.desk.stop(5.0)
+
+
+@pytest.fixture
+def hospital() -> Iterator[Hospital]:
+    root = Path(tempfile.mkdtemp(prefix="bat-", dir="/tmp"))
+    root.chmod(0o711)
+    yield Hospital(root)
+    shutil.rmtree(root, ignore_errors=True)

@@ -4,63 +4,14 @@ from __future__ import annotations
 
 import shutil
 import signal
-import subprocess
-import sys
-import tempfile
-import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import psutil
 import pytest
-import tomli_w
 
-from client.site_config import SiteConfig, load_site_config
 from common.ledger import read_ledger
 from deploy.sample_sites import make
-from stage_bank.bank import StageBank
-from tests.e2e.federation import tiny_model
-
-
-class Hospital:
-    """A folder with a site's settings."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.file = root / "site.toml"
-        tiny_model(root / "model")
-        self.write()
-
-    def write(self, states: int = 0, data: Path | None = None) -> SiteConfig:
-        settings = {
-            "site": "north",
-            "data": str(data or self.root / "dicom"),
-            "state": str(self.root / "state"),
-            "model": str(self.root / "model"),
-            "server": {"public_key": "ab" * 32},
-            "bank": {"states": states},
-        }
-        self.file.write_text(tomli_w.dumps(settings))
-        return load_site_config(self.file)
-
-    def start(self, *command: str) -> subprocess.Popen[str]:
-        words = [sys.executable, "-m", "client.cli", *(command or ("run",)), str(self.file)]
-        return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-@pytest.fixture
-def hospital() -> Iterator[Hospital]:
-    root = Path(tempfile.mkdtemp(prefix="bat-", dir="/tmp"))
-    root.chmod(0o711)
-    yield Hospital(root)
-    shutil.rmtree(root, ignore_errors=True)
-
-
-def until(condition, timeout_s: float = 30.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+from stage_bank.store import StageBank
+from tests.client.hospital import Hospital, until
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -112,11 +63,11 @@ def test_a_missing_model_is_one_clear_line(hospital: Hospital) -> None:
     assert "initial_adapter.safetensors" in process.stderr.read()
 
 
-def test_an_interrupted_bank_is_made_anew_and_a_sealed_one_is_kept(hospital: Hospital) -> None:
+def test_an_interrupted_bank_goes_on_and_a_full_one_is_kept(hospital: Hospital) -> None:
     config = hospital.write(states=9, data=make(hospital.root / "sites")["ct"])
     states = config.bank_folder / "states"
     process = hospital.start("bank", "build")
-    until(lambda: states.exists() and any(states.iterdir()))
+    until(lambda: states.exists() and any(states.rglob("*.state")))
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 1
     assert process.stderr.read().strip().splitlines()[-1] == "bat-client: interrupted"
@@ -125,11 +76,12 @@ def test_an_interrupted_bank_is_made_anew_and_a_sealed_one_is_kept(hospital: Hos
     process = hospital.start("bank", "build")
     output, errors = process.communicate(timeout=90)
     assert process.returncode == 0, errors
-    assert "bank sealed: 9 states of 3 patients" in output
-    with StageBank.open(config.bank_folder, config.bank_key_file) as bank:
-        assert bank.sealed
-        assert len({row.track for row in bank.rows()}) == 3
+    assert "bank filled: 9 states of 3 patients in snapshot 1" in output
+    with StageBank.open(config.bank_folder, config.open_vault()) as bank:
+        latest = bank.latest_snapshot()
+        assert latest is not None
+        assert len({row.track for row in latest.rows}) == 3
 
     process = hospital.start("bank", "build")
-    assert process.wait(30) == 1
-    assert "a sealed bank is there already" in process.stderr.read()
+    output, _ = process.communicate(timeout=60)
+    assert output.strip() == "the bank is full already: 9 states"
