@@ -95,7 +95,7 @@ class StageBank:
             BankError: no bank, another key, a changed index, or another process that writes.
         """
         if not (path / _INDEX).is_file():
-            raise BankError("no Stage Bank here", where=str(path), remedy="Build it with `bat-client bank build`.")
+            raise BankError("no Stage Bank here", where=str(path), remedy="Fill it with `bat-client bank build`.")
         lock = _lock(path) if write else None
         try:
             bank = cls(path, vault, lock)
