@@ -1,6 +1,6 @@
 """What every track must hold to: fabrication, scoring, outputs, faults, and all its cells.
 
-A track that is added to `TRACKS` is tested here without a further line; what its choices are worth is in `test_confusion`.
+A track that is added to `TRACKS` is tested here without a further line; `test_confusion` tests what choices are worth.
 """
 
 from __future__ import annotations
