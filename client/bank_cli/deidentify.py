@@ -38,7 +38,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         help="modified-dates moves dates per patient (default); safe-harbor drops them and draws random UIDs",
     )
     command.add_argument("--table", type=Path, help="random UIDs of safe-harbor (default: KEY_FILE.uids)")
-    command.add_argument("--search-all", action="store_true", help="search every image for text, not only likely ones")
+    command.add_argument("--quick", action="store_true", help="search only images likely to show text, not every one")
     command.add_argument("--keep-faces", action="store_true", help="leave head volumes as they are: the site opts in")
     command.set_defaults(run=run)
 
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
         _keep_apart(secret, arguments.source, arguments.target)
     profile = open_profile(arguments.profile, _load_key(arguments.key_file), table)
     options = Options(
-        text=TextCheck.ALL if arguments.search_all else TextCheck.LIKELY,
+        text=TextCheck.LIKELY if arguments.quick else TextCheck.ALL,
         faces=FaceCheck.KEEP if arguments.keep_faces else FaceCheck.REMOVE,
     )
     report = deidentify_folder(arguments.source, arguments.target, profile, options)

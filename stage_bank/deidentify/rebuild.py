@@ -28,6 +28,15 @@ _PER_FRAME = frozenset(
 """Attributes with one value or item for each frame."""
 _OTHER = "OTHER"
 _TEXTS = frozenset({"CS", "LO", "SH"})
+_RANGES: Mapping[str, tuple[int, int]] = {
+    "IS": (-(2**31), 2**31 - 1),
+    "SL": (-(2**31), 2**31 - 1),
+    "SS": (-(2**15), 2**15 - 1),
+    "UL": (0, 2**32 - 1),
+    "US": (0, 2**16 - 1),
+    "US or SS": (-(2**15), 2**16 - 1),
+}
+"""Whole numbers that a representation holds; a value outside would make the file unwritable."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +64,7 @@ class Rebuilder:
             partner = str(source[attribute.partner].value) if attribute.partner in source else ""
             cleaned = self._value(value, attribute, partner)
             if cleaned is not None:
-                clean.add(DataElement(tag, attribute.vr, cleaned))
+                clean.add(DataElement(tag, _written_vr(attribute.vr, cleaned), cleaned))
         return clean
 
     def _value(self, value: Any, attribute: Attribute, partner: str) -> Any:
@@ -88,8 +97,31 @@ class Rebuilder:
             return None
         if isinstance(rule, Kind):
             rebuilt = rebuild_scalar(value, rule, self.names, self.clock, partner)
-            return str(rebuilt) if vr in _TEXTS and rebuilt is not None else rebuilt
+            return None if rebuilt is None else _fitted(rebuilt, vr)
         assert isinstance(rule, frozenset)
         if isinstance(value, str) and value.strip() in rule:
             return value.strip()
         return _OTHER if _OTHER in rule and isinstance(value, str) else None
+
+
+def _fitted(value: Any, vr: str) -> Any:
+    """A value in the type its representation is written from.
+
+    Raises:
+        ValueError: a number that the representation cannot hold.
+    """
+    if vr in _TEXTS:
+        return str(value)
+    if vr not in _RANGES:
+        return value
+    least, most = _RANGES[vr]
+    if value != int(value) or not least <= value <= most:
+        raise ValueError("does not fit its representation")
+    return int(value)
+
+
+def _written_vr(vr: str, value: Any) -> str:
+    """The representation to write, where the standard leaves a choice: signed for negative numbers."""
+    if vr != "US or SS":
+        return vr
+    return "SS" if min(value if isinstance(value, list) else [value]) < 0 else "US"

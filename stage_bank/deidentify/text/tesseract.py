@@ -22,6 +22,9 @@ SECONDS_PER_PAGE = 30
 _SPARSE = "11"
 """Page segmentation mode: find as much text as possible in no particular order."""
 _COLUMNS = 12
+_ENVIRONMENT = {"OMP_THREAD_LIMIT": "1", "LC_ALL": "C.UTF-8"}
+_PASSED_ON = ("TESSDATA_PREFIX", "LD_LIBRARY_PATH")
+"""Where the program's models and libraries may be named; nothing else is passed on."""
 _WORD_LEVEL = "5"
 
 
@@ -72,7 +75,7 @@ class Tesseract:
                 [self.program, "stdin", "stdout", "--psm", _SPARSE, "-l", "eng", "tsv"],
                 input=stream.getvalue(),
                 capture_output=True,
-                env={"OMP_THREAD_LIMIT": "1", "LC_ALL": "C.UTF-8"},
+                env=_ENVIRONMENT | {name: os.environ[name] for name in _PASSED_ON if name in os.environ},
                 timeout=SECONDS_PER_PAGE * len(pages),
                 check=True,
             )

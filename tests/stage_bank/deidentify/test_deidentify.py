@@ -9,6 +9,7 @@ import numpy as np
 import pydicom
 import pytest
 from pydicom.data import get_testdata_file
+from pydicom.dataelem import DataElement
 from pydicom.dataset import Dataset, FileDataset
 from pydicom.encaps import encapsulate, generate_frames
 from pydicom.sequence import Sequence
@@ -16,6 +17,7 @@ from pydicom.uid import PYDICOM_IMPLEMENTATION_UID, DeflatedExplicitVRLittleEndi
 
 from stage_bank.deidentify import FaceCheck, Options, TextCheck, deidentify, remap_uid
 from stage_bank.deidentify.allowlists import vocabularies
+from stage_bank.deidentify.conformance import rows
 from stage_bank.ingest import Reason, ingest_folder
 from stage_bank.ingest.read import Refused, read_dataset
 from tests.stage_bank.dicom_files import KEY, ct, picture, write
@@ -258,6 +260,17 @@ def test_an_object_without_a_place_in_the_lists_is_refused(values, reason):
     assert refusal.value.reason is reason
 
 
+REMOVED = {row.keyword for row in rows() if row.ours == "removed"}
+EMPTY = {row.keyword for row in rows() if row.ours == "empty"}
+
+
+def _allowed(element: DataElement) -> bool:
+    """Whether table E.1-1 lets an element be there with its value."""
+    graphics = element.tag.group >> 8 in (0x50, 0x60)
+    named = element.keyword in REMOVED or (element.keyword in EMPTY and bool(element.value))
+    return not (element.tag.is_private or graphics or named)
+
+
 @pytest.mark.parametrize("package", ["pydicom", "data_store"])
 def test_every_file_that_ships_with_pydicom_is_refused_or_loses_its_identifiers(package):
     """Names, IDs, texts, dates and UIDs of real headers: none is left, and nothing but refusals is raised."""
@@ -283,6 +296,8 @@ def test_every_file_that_ships_with_pydicom_is_refused_or_loses_its_identifiers(
         secrets -= {"Basic Application Confidentiality Profile", *vocabularies()}
         leaked = [text for text in secrets if text.encode("utf-8", "surrogateescape") in header]
         assert not leaked, (path.name, leaked)
+        wrong = [element.tag for element in clean.iterall() if not _allowed(element)]
+        assert not wrong, (path.name, wrong)
         checked += 1
     assert checked > {"pydicom": 140, "data_store": 40}[package]
 

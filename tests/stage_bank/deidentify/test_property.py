@@ -2,12 +2,15 @@
 
 import io
 import warnings
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pydicom
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydicom.data import get_testdata_file
 from pydicom.datadict import DicomDictionary
 from pydicom.dataelem import DataElement
 from pydicom.dataset import Dataset, FileDataset
@@ -16,7 +19,7 @@ from pydicom.tag import Tag
 
 from stage_bank.deidentify import FaceCheck, Options, TextCheck, deidentify
 from stage_bank.deidentify.allowlists import allow_lists
-from stage_bank.ingest.read import Refused
+from stage_bank.ingest.read import Refused, read_dataset
 from tests.stage_bank.deidentify.test_deidentify import holds
 from tests.stage_bank.dicom_files import KEY, ct
 
@@ -90,6 +93,45 @@ def test_no_needle_comes_through(case):
             return
         data = saved(clean)
     assert not holds(data, needle)
+
+
+NUMBERS = st.one_of(
+    st.integers(-(10**12), 10**12), st.floats(), st.sampled_from(["", " 7 ", "1e400", "-0", "٣", "1\\2\\x", "nan"])
+)
+LEAVES = [entry for entry in LISTED if entry[1] != "SQ"]
+
+
+@given(st.lists(st.tuples(st.sampled_from(LEAVES), st.lists(NUMBERS, min_size=1, max_size=4)), max_size=30))
+@settings(max_examples=60, deadline=None)
+def test_whatever_numbers_stand_in_a_header_the_result_can_be_written_and_read(values):
+    dataset = ct(pixels=np.zeros((8, 8), np.uint16))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for (tag, _, _), numbers in values:
+            dataset[tag] = DataElement(Tag(tag), "UC", [str(number) for number in numbers], validation_mode=0)
+        dataset.SOPClassUID, dataset.Modality = "1.2.840.10008.5.1.4.1.1.2", "CT"
+        try:
+            clean = deidentify(dataset, KEY, options=NO_OCR)
+        except Refused:
+            return
+        again = pydicom.dcmread(io.BytesIO(saved(clean)))
+    assert {element.keyword for element in again} == {element.keyword for element in clean}
+
+
+@given(st.lists(st.tuples(st.integers(0, 9000), st.integers(0, 255)), min_size=1, max_size=40))
+@settings(max_examples=80, deadline=None)
+def test_damaged_bytes_are_refused_or_come_out_sound(changes):
+    data = bytearray(Path(get_testdata_file("MR_small.dcm")).read_bytes())
+    for place, value in changes:
+        data[place] = value
+    with TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        path = Path(folder, "x")
+        path.write_bytes(data)
+        try:
+            saved(deidentify(read_dataset(path), KEY, options=NO_OCR))
+        except Refused:
+            return
 
 
 @pytest.mark.parametrize(
