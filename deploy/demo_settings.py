@@ -14,7 +14,7 @@ BANK_STATES = 126
 CELLS_PER_TRACK = 16
 """Held-out tasks of each track, in each of the two suites."""
 
-STEPS = 10
+STEPS = 12
 """Optimizer steps of a site in a round."""
 
 
