@@ -6,6 +6,7 @@ ready.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from common.policy import Policy
 
 __all__ = ["GrpoLearner"]
+
+MICRO_BATCH = 16
+"""Rollouts of one backward pass at most: a whole step of 64 at once holds 280 MB more and is a tenth faster."""
 
 
 class GrpoLearner:
@@ -134,7 +138,10 @@ class GrpoLearner:
         def report(record: dict[str, Any]) -> None:
             progress({"state": "training", "snapshot": snapshot.number, "bank_wait_s": round(waited, 4), **record})
 
-        return train_round(policy, start, environment, rows, optimizer, _seed(round_id), report, cancelled)
+        micro_batch = math.gcd(optimizer.groups_per_step * optimizer.group_size, MICRO_BATCH)
+        return train_round(
+            policy, start, environment, rows, optimizer, _seed(round_id), report, cancelled, micro_batch=micro_batch
+        )
 
     def _load(self) -> None:
         try:

@@ -18,7 +18,7 @@ CELLS_PER_TRACK = 16
 TRACKS = (Track.CLASSIFICATION, Track.ENHANCEMENT, Track.SEGMENTATION)
 """Task families that are practised, as many as `bat-tiny` learns in that time; other runs choose by a setting."""
 
-STEPS = 10
+STEPS = 12
 """Optimizer steps of a site in a round."""
 
 

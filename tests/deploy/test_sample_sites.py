@@ -44,7 +44,7 @@ def test_no_patient_is_at_two_sites(results):
             {Reason.NOT_DICOM, Reason.EMPTY_FILE, Reason.TRUNCATED, Reason.TOO_SMALL, Reason.BURNED_IN, Reason.INDEX},
         ),
         ("mr", {Reason.NOT_DICOM, Reason.EMPTY_FILE, Reason.TRUNCATED, Reason.NO_PATIENT, Reason.NOT_AN_IMAGE}),
-        ("xray", {Reason.NOT_DICOM, Reason.EMPTY_FILE, Reason.TRUNCATED, Reason.TOO_SMALL, Reason.UNDECODABLE}),
+        ("xray", {Reason.NOT_DICOM, Reason.EMPTY_FILE, Reason.TRUNCATED, Reason.TOO_SMALL, Reason.BURNED_IN}),
     ],
 )
 def test_the_folders_hold_what_must_be_refused(results, site, expected):

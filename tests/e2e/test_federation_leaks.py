@@ -16,7 +16,7 @@ import pytest
 
 from common.adapter import decode_adapter, l2_norm
 from common.base_model import read_base_model
-from deploy.prepare import prepared_policy
+from deploy.prepare import make_once, policy_job
 from deploy.sample_sites import make
 from stage_bank.ingest import ingest_folder
 from tests.e2e.federation import federation
@@ -39,7 +39,7 @@ BLOCK = 32
 
 def prepared(folder: Path) -> None:
     """The cold-started policy that `make test` prepares: it earns rewards, so its updates hold something."""
-    shutil.copytree(prepared_policy(), folder)
+    shutil.copytree(make_once([policy_job()])[0], folder)
 
 
 def planted_site(root: Path) -> tuple[Path, list[bytes]]:
