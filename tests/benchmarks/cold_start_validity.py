@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from common.policy import Ending, Policy, load_policy, rollout
 from common.sandbox import Sandbox
 from common.signing import SigningKey
-from deploy.demo_settings import CELLS_PER_TRACK
+from deploy.demo_settings import CELLS_PER_TRACK, TRACKS
 from deploy.prepare import make_once, policy_job, suites_job
 from rubrics.replay import Replayer
 from server.heldout import load_suite
@@ -58,7 +58,7 @@ def validity(policy: Policy, states: Sequence[TrainingState], sandbox: Sandbox, 
 
 def main() -> None:
     """Measure and print the result."""
-    folder, suites = make_once([policy_job(), suites_job(CELLS_PER_TRACK)])
+    folder, suites = make_once([policy_job(TRACKS), suites_job(TRACKS, CELLS_PER_TRACK)])
     policy, suite = load_policy(folder), load_suite(suites / "sealed.jsonl")
     sandbox = open_toolkit_sandbox(SigningKey.generate())
     try:

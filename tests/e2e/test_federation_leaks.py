@@ -16,6 +16,7 @@ import pytest
 
 from common.adapter import decode_adapter, l2_norm
 from common.base_model import read_base_model
+from deploy.demo_settings import TRACKS
 from deploy.prepare import make_once, policy_job
 from deploy.sample_sites import make
 from stage_bank.ingest import ingest_folder
@@ -39,7 +40,7 @@ BLOCK = 32
 
 def prepared(folder: Path) -> None:
     """The cold-started policy that `make test` prepares: it earns rewards, so its updates hold something."""
-    shutil.copytree(make_once([policy_job()])[0], folder)
+    shutil.copytree(make_once([policy_job(TRACKS)])[0], folder)
 
 
 def planted_site(root: Path) -> tuple[Path, list[bytes]]:
