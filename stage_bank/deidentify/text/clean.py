@@ -70,7 +70,7 @@ class _Care:
 
 _EAGER = _Care(letters=2, confidence=20.0, marks=3)
 """Where text is expected: a blank too many costs little."""
-_WARY = _Care(letters=2, confidence=50.0, marks=6)
+_WARY = _Care(letters=3, confidence=60.0, marks=6)
 """Where none is expected: anatomy that looks like letters must stay."""
 _TALLEST = 64
 """Pixels; taller boxes hold something else besides text."""
@@ -89,7 +89,7 @@ def needs_search(dataset: Dataset, risk: TextRisk) -> bool:
         or dataset.get("SamplesPerPixel") != 1
         or dataset.get("PhotometricInterpretation") not in ("MONOCHROME1", "MONOCHROME2")
         or any(word in kinds for word in _CAPTURES)
-        or "ConversionType" in dataset
+        or ("ConversionType" in dataset and "ORIGINAL" not in kinds)
     )
 
 
