@@ -217,6 +217,38 @@ def test_chosen_frames_take_their_own_geometry_along():
     assert list(position) == list(theirs[1].PlanePositionSequence[0].ImagePositionPatient)
 
 
+def test_dates_of_nobody_in_particular_are_removed():
+    clean = deidentify(ct("", StudyDate="20200228", StudyTime="101112", AcquisitionDateTime="20200228"), KEY)
+    assert (clean.PatientID, clean.StudyDate, clean.StudyTime) == ("", "", "")
+    assert "AcquisitionDateTime" not in clean
+    assert clean.LongitudinalTemporalInformationModified == "REMOVED"
+    assert "113107" not in [entry.CodeValue for entry in clean.DeidentificationMethodCodeSequence]
+
+
+def test_structures_keep_their_contours_and_lose_their_names():
+    source = read_dataset(Path(get_testdata_file("rtstruct.dcm")))
+    clean = deidentify(source, KEY)
+    assert {roi.ROIName for roi in clean.StructureSetROISequence} == {"REMOVED"}
+    pairs = zip(source.ROIContourSequence, clean.ROIContourSequence, strict=True)
+    compared = 0
+    for before, after in pairs:
+        for old, new in zip(before.get("ContourSequence", []), after.get("ContourSequence", []), strict=True):
+            np.testing.assert_allclose([float(v) for v in new.ContourData], [float(v) for v in old.ContourData], 1e-7)
+            compared += 1
+    assert compared > 0
+    frame = source.StructureSetROISequence[0].ReferencedFrameOfReferenceUID
+    assert clean.StructureSetROISequence[0].ReferencedFrameOfReferenceUID == remap_uid(frame, KEY)
+
+
+def test_doses_keep_their_values():
+    source = read_dataset(Path(get_testdata_file("rtdose.dcm")))
+    clean = deidentify(source, KEY)
+    np.testing.assert_array_equal(clean.pixel_array, source.pixel_array)
+    assert float(clean.DoseGridScaling) == pytest.approx(float(source.DoseGridScaling), rel=1e-7)
+    assert len(clean.GridFrameOffsetVector) == source.NumberOfFrames
+    assert len(deidentify(source, KEY, frames=[2, 3]).GridFrameOffsetVector) == 2
+
+
 def test_loss_is_never_forgotten():
     lossy = pydicom.dcmread(get_testdata_file("SC_rgb_jpeg_dcmtk.dcm"))
     lossy.pop("LossyImageCompression", None)

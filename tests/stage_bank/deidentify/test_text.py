@@ -230,6 +230,19 @@ class TestWithTesseract:
         np.testing.assert_array_equal(clean.pixel_array, source.pixel_array)
         assert clean.BurnedInAnnotation == "NO"
 
+    @pytest.mark.parametrize(("size", "shade"), [(14, 1.0), (22, 1.0), (22, 0.8)])
+    def test_a_name_on_a_cross_section_is_gone_when_everything_is_searched(self, size, shade):
+        source = read_dataset(Path(get_testdata_file("693_J2KI.dcm")))
+        source.decompress()
+        pixels = source.pixel_array.copy()
+        _, letters = write_on(np.zeros(pixels.shape, np.uint8), NAME, (150, 20), size, 255)
+        pixels[letters] = pixels.min() + shade * np.ptp(pixels)
+        source.PixelData, source.PatientName = pixels.tobytes(), NAME
+        result = deidentify_with(source, open_profile(ProfileName.MODIFIED_DATES, KEY), Options(text=TextCheck.ALL))
+        after = result.dataset.pixel_array
+        assert np.mean(after[letters] == pixels.min()) > 0.95
+        assert 0 < result.done.text_share < 0.1
+
     def test_coloured_letters_on_white_are_seen(self):
         frame = np.full((200, 300, 3), 255, np.uint8)
         image = Image.fromarray(frame)
