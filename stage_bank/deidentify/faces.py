@@ -2,8 +2,9 @@
 
 The plane is placed by the skin alone, so that it works for CT, MR and PET without finding the brain first. With the top
 of the head as origin, and lengths scaled so that the head is 195 mm long, a point lies `d` below the top and `f` in
-front of the forehead. In adults the brain keeps d + f below 75 mm, while brows, eyes, nose, mouth and chin lie above
-95 mm; the plane is d + f = 82 mm. The shearing plane of Schimke et al. 2011, simpler: theirs needs the brain's outline.
+front of the forehead. The plane is d + f = 82 mm: brows, eyes, nose, mouth and chin of adults lie about 5 mm and more
+beyond it, and of the MNI152 average brain 99.7 % lies on this side. The shearing plane of Schimke et al. 2011, simpler:
+theirs needs the brain's outline.
 
 Limits: heads turned or nodded by more than about 15 degrees, small children and deformed skulls are outside of what the
 figures were taken for; ears and the back of the head stay; the frontal base of a brain may lose some millimetres.
