@@ -60,8 +60,9 @@ def read_dataset(path: Path) -> FileDataset:
 
 def _check_walkable(dataset: FileDataset) -> None:
     """Read every element's value once, so that damage shows here and not in the middle of later work."""
-    for element in dataset.iterall():
-        _ = element.value
+    for part in (dataset.file_meta, dataset):
+        for element in part.iterall():
+            _ = element.value
 
 
 def _name_the_encoding(dataset: FileDataset) -> None:

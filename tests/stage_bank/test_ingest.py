@@ -1,4 +1,5 @@
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -109,10 +110,11 @@ def test_video_is_refused(tmp_path):
 
 @pytest.mark.parametrize("modality", ["US", "SC", "OT", "XA", "ES", "RF"])
 @pytest.mark.parametrize(("declared", "expected"), [(None, Reason.BURNED_IN), ("YES", Reason.BURNED_IN), ("NO", None)])
-def test_modalities_with_text_in_the_pixels_need_the_sites_word(tmp_path, modality, declared, expected):
+def test_modalities_with_text_in_the_pixels_need_the_sites_word_and_a_search(tmp_path, modality, declared, expected):
     values = {"BurnedInAnnotation": declared} if declared else {}
     write(ct(Modality=modality, **values), tmp_path / "x.dcm")
-    assert reasons(tmp_path) == {"x.dcm": expected or Reason.TAKEN}
+    searched = Reason.TAKEN if shutil.which("tesseract") else Reason.NO_TEXT_SEARCH
+    assert reasons(tmp_path) == {"x.dcm": expected or searched}
 
 
 def test_a_declared_burned_in_ct_and_a_secondary_capture_of_a_ct_are_refused(tmp_path):
@@ -264,6 +266,7 @@ def test_padding_does_not_set_the_range(tmp_path):
     assert ingest(tmp_path).images[0].pixels[20:].std() > 0.15
 
 
+@pytest.mark.skipif(shutil.which("tesseract") is None, reason="tesseract is not installed")
 @pytest.mark.parametrize("name", ["SC_rgb_jpeg_dcmtk.dcm", "examples_ybr_color.dcm", "SC_rgb_rle_16bit_2frame.dcm"])
 def test_colour_becomes_luminance(tmp_path, name):
     dataset = pydicom.dcmread(get_testdata_file(name))
@@ -274,7 +277,7 @@ def test_colour_becomes_luminance(tmp_path, name):
     reference = reference[0] if reference.ndim == 4 and len(reference) < 3 else reference
     reference = reference[len(reference) // 6] if reference.ndim == 4 else reference
     grey = reference @ [0.299, 0.587, 0.114]
-    assert np.corrcoef(grey.ravel(), image.pixels.ravel())[0, 1] > 0.95
+    assert np.corrcoef(grey.ravel(), image.pixels.ravel())[0, 1] > 0.9  # the device's texts are blank
 
 
 @pytest.mark.parametrize(
