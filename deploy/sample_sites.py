@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pydicom
+from pydicom.uid import NuclearMedicineImageStorage
 
 from common.errors import DataError
 
@@ -26,8 +27,9 @@ class _Site:
 
     Args:
         patients: folder name in the site to names of package files.
-        attested: files to which the hospital adds BurnedInAnnotation NO: secondary captures of nuclear medicine
-            whose pixels were looked at and hold no text.
+        attested: secondary captures of nuclear medicine whose pixels were looked at and hold no text. The hospital
+            stores them as what they are, nuclear medicine images with BurnedInAnnotation NO; as captures they would
+            need the text search.
         truncated: package file of which the site also holds a cut copy.
     """
 
@@ -109,6 +111,8 @@ def _make_site(folder: Path, site: _Site, sources: tuple[Path, ...]) -> Path:
 def _attest(source: Path, target: Path) -> None:
     dataset = pydicom.dcmread(source)
     dataset.BurnedInAnnotation = "NO"
+    dataset.SOPClassUID = dataset.file_meta.MediaStorageSOPClassUID = NuclearMedicineImageStorage
+    dataset.pop("ConversionType", None)
     dataset.save_as(target)
 
 
