@@ -21,6 +21,8 @@ _CONTRASTS = (45.0, 90.0, 140.0)
 _FLAT = 0.55
 _HEIGHTS = (5, 64)
 _ROW = 3
+_STRIP, _OVERLAP = 1024, 96
+"""Rows of a strip, and rows that two strips share: more than a letter is high."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,18 @@ def crispness(grey: NDArray[np.uint8], box: tuple[int, int, int, int]) -> float:
 
 
 def glyph_rows(grey: NDArray[np.uint8]) -> list[tuple[tuple[int, int, int, int], int]]:
-    """Rows of at least three marks: box (left, top, width, height) and number of marks."""
+    """Rows of at least three marks: box (left, top, width, height) and number of marks.
+
+    Works in overlapping strips, so that a large picture needs little memory.
+    """
+    found = []
+    for start in range(0, max(1, len(grey) - _OVERLAP), _STRIP - _OVERLAP):
+        for (left, top, width, height), marks in _rows_of_strip(grey[start : start + _STRIP]):
+            found.append(((left, top + start, width, height), marks))
+    return found
+
+
+def _rows_of_strip(grey: NDArray[np.uint8]) -> list[tuple[tuple[int, int, int, int], int]]:
     values = grey.astype(np.float32)
     size = (_STROKE, _STROKE)
     boxes = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from pydicom.dataset import FileDataset
 from pydicom.uid import ExplicitVRLittleEndian
 
 from stage_bank.deidentify import Options, ProfileName, TextCheck, deidentify, deidentify_with, open_profile
-from stage_bank.deidentify.text import Tesseract, clean_text
+from stage_bank.deidentify.text import Tesseract, clean_text, tesseract
 from stage_bank.deidentify.text.glyphs import crispness, glyph_rows
 from stage_bank.deidentify.text.needles import Needles, header_needles
 from stage_bank.deidentify.text.regions import outside_regions
@@ -93,6 +94,16 @@ def test_speckle_and_anatomy_hold_hardly_any_letters():
     assert crispness(drawn, (30, 44, 46, 14)) > 0.2
 
 
+def test_letters_in_a_tall_picture_are_found_wherever_they_stand():
+    plain = speckle((2500, 300))
+    for top in (10, 900, 925, 1000, 1850, 2450):
+        drawn, letters = write_on(plain, NAME, (20, top), 20, 255)
+        found = np.zeros(drawn.shape, bool)
+        for (left, upper, width, height), _ in glyph_rows(drawn):
+            found[upper : upper + height, max(0, left - height) : left + width + height] = True
+        assert np.mean(found[letters]) > 0.9, top
+
+
 def test_needles_match_what_is_read_badly_and_in_other_spellings():
     dataset = ct("MRN4711932", PatientName="Hartmann^Otto", PatientBirthDate="19570312")
     needles = header_needles(dataset)
@@ -144,6 +155,18 @@ def test_a_program_that_fails_means_refusal(tmp_path, monkeypatch):
     with pytest.raises(Refused) as refusal:
         deidentify(ultrasound(speckle((120, 160))), KEY)
     assert refusal.value.reason is Reason.TEXT_SEARCH_FAILED
+
+
+def test_a_program_that_takes_too_long_is_ended(tmp_path, monkeypatch):
+    program = tmp_path / "tesseract"
+    program.write_text("#!/bin/sh\nexec sleep 60\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(tesseract, "SECONDS_PER_PAGE", 0.1)
+    started = time.monotonic()
+    with pytest.raises(Refused) as refusal:
+        Tesseract(str(program)).words([speckle((60, 60))])
+    assert refusal.value.reason is Reason.TEXT_SEARCH_FAILED
+    assert time.monotonic() - started < 20
 
 
 @pytest.mark.parametrize("syntax", ["1.2.840.10008.1.2.4.100", "1.2.840.10008.1.2.4.102", "1.2.840.10008.1.2.4.107"])
