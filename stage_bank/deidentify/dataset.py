@@ -46,6 +46,7 @@ EMPTY = (
 _VIDEO = ("MPEG", "HEVC")
 _LOSSY = frozenset(f"1.2.840.10008.1.2.4.{number}" for number in (50, 51, 81, 91, 93, 112, 203))
 """JPEG, JPEG-LS, JPEG 2000, JPEG XL and HTJ2K with loss: once lost, always lost (PS3.3 C.7.6.1.1.5)."""
+_WITHOUT_PIXELS = ("radiotherapy", "report")
 _PIXELS = ("PixelData", "FloatPixelData", "DoubleFloatPixelData")
 
 
@@ -56,12 +57,12 @@ class Options:
     Args:
         text: which images are searched for text. `NONE` is for images that are public already.
         faces: what happens to head volumes in one file.
-        mask: pixels to blank as well, `[rows, columns]` or `[frames, rows, columns]`, such as a face found in a series.
+        face_mask: pixels of the face, found with the other files of a head's series: `[rows, columns]`.
     """
 
     text: TextCheck = TextCheck.LIKELY
     faces: FaceCheck = FaceCheck.REMOVE
-    mask: NDArray[np.bool_] | None = None
+    face_mask: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,8 @@ def _deidentify(dataset: FileDataset, profile: Profile, options: Options, frames
     decoded = None
     if any(keyword in dataset for keyword in _PIXELS):  # first, while the header can still help
         decoded, done = _clean_pixels(dataset, allowed, options, frames, done)
+    elif allowed.family not in _WITHOUT_PIXELS:
+        raise Refused(Reason.NO_PIXELS)
     clean = Rebuilder(profile.names, clock, frames).dataset(dataset, allowed.attributes)
     if "SOPInstanceUID" not in clean:
         raise Refused(Reason.DAMAGED)
@@ -162,8 +165,8 @@ def _clean_pixels(
 ) -> tuple[Decoded, Done]:
     wanted = range(frame_count(dataset)) if frames is None else frames
     decoded = decode_frames(dataset, wanted)
-    if options.mask is not None:
-        decoded, done = blank(decoded, options.mask), replace(done, face_removed=True)
+    if options.face_mask is not None:
+        decoded, done = blank(decoded, options.face_mask), replace(done, face_removed=True)
     elif options.faces is not FaceCheck.KEEP and (masks := frame_masks(dataset, wanted, decoded)) is not None:
         decoded, done = blank(decoded, masks), replace(done, face_removed=True)
     likely = needs_search(dataset, allowed.text)

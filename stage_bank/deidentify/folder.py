@@ -124,7 +124,7 @@ def _series(
         name = member.found.name
         try:
             mask = plane.mask(member.place) if plane and member.place and member.frames == 1 else None
-            yield _one(member, target, profile, replace(options, mask=mask), written)
+            yield _one(member, target, profile, replace(options, face_mask=mask), written)
         except Refused as refusal:
             yield FileOutcome(name, refusal.reason)
         except OSError as error:

@@ -19,7 +19,7 @@ __all__ = ["DUMMY", "Kind", "rebuild_scalar"]
 DUMMY = "REMOVED"
 """Stands where the standard demands a text."""
 
-OLDEST_AGE = 90
+_OLDEST_AGE = 90
 """Ages from here on are one group (45 CFR 164.514 (b)(2)(i)(C))."""
 
 _LARGEST_INTEGER = 99_999
@@ -94,4 +94,4 @@ def _age(text: str) -> str | None:
     if match is None:
         return None
     number, unit = match.groups()
-    return f"{OLDEST_AGE:03d}Y" if unit == "Y" and int(number) >= OLDEST_AGE else f"{int(number):03d}{unit}"
+    return f"{_OLDEST_AGE:03d}Y" if unit == "Y" and int(number) >= _OLDEST_AGE else f"{int(number):03d}{unit}"

@@ -31,7 +31,7 @@ class Done:
 
     Args:
         text_searched: every frame was searched for text, and what was found is blank.
-        text_boxes: pixels blanked because of text, as a share of the picture; 0 to 1.
+        text_share: share of the picture that was blanked because of text; 0 to 1.
         outside_regions: everything outside the device's image regions was blanked.
         face_removed: the face of a head volume was removed.
         content_cleaned: a report's content tree was cleaned.

@@ -284,6 +284,7 @@ def test_what_no_list_covers_or_would_come_out_hollow_is_refused(name, reason):
         ({"SOPClassUID": "1.2.840.10008.5.1.4.1.1.104.1"}, Reason.DOCUMENT),
         ({"SOPClassUID": "1.2.840.10008.5.1.4.1.1.77.1.1.1"}, Reason.VIDEO),
         ({"SOPInstanceUID": None}, Reason.DAMAGED),
+        ({"PixelData": None}, Reason.NO_PIXELS),
     ],
 )
 def test_an_object_without_a_place_in_the_lists_is_refused(values, reason):
@@ -331,7 +332,7 @@ def test_every_file_that_ships_with_pydicom_is_refused_or_loses_its_identifiers(
         wrong = [element.tag for element in clean.iterall() if not _allowed(element)]
         assert not wrong, (path.name, wrong)
         checked += 1
-    assert checked > {"pydicom": 140, "data_store": 40}[package]
+    assert checked > {"pydicom": 95, "data_store": 40}[package]
 
 
 def test_a_deflated_file_is_searched_decompressed():

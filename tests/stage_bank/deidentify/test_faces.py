@@ -219,11 +219,11 @@ def test_a_series_whose_face_cannot_be_found_is_refused_by_name_and_others_go_on
     assert kept.complete
 
 
-def test_a_given_mask_is_blanked_whatever_the_header_says():
+def test_a_face_found_elsewhere_is_blanked_whatever_the_header_says():
     mask = np.zeros((64, 64), bool)
     mask[10:20, 10:20] = True
     source = ct(BodyPartExamined="CHEST")
-    result = deidentify_with(source, PROFILE, Options(mask=mask))
+    result = deidentify_with(source, PROFILE, Options(face_mask=mask))
     after = result.dataset.pixel_array
     assert (after[mask] == source.pixel_array.min()).all()
     np.testing.assert_array_equal(after[~mask], source.pixel_array[~mask])
