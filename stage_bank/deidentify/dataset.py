@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from pydicom.dataset import Dataset, FileDataset, FileMetaDataset
 from pydicom.uid import UID, ExplicitVRLittleEndian
 
-from stage_bank.deidentify.allowlists import AllowList, TextRisk, allow_list, vocabulary
+from stage_bank.deidentify.allowlists import AllowList, TextRisk, allow_list, allow_lists, vocabulary
 from stage_bank.deidentify.faces import FaceCheck, frame_masks
+from stage_bank.deidentify.kinds import DUMMY
 from stage_bank.deidentify.marks import Done, mark
 from stage_bank.deidentify.names import remap_uid
 from stage_bank.deidentify.pixels import blank, write_pixels
@@ -39,7 +40,7 @@ MODALITIES = vocabulary("modality")
 
 EMPTY = (
     "PatientName", "PatientID", "PatientBirthDate", "PatientSex", "StudyDate", "StudyTime", "StudyID",
-    "AccessionNumber", "ReferringPhysicianName", "Manufacturer",
+    "AccessionNumber", "ReferringPhysicianName",
 )  # fmt: skip
 """Attributes that the standard demands and allows to be empty."""
 
@@ -105,6 +106,7 @@ def deidentify_with(
     dataset: FileDataset, profile: Profile, options: Options, frames: Sequence[int] | None = None
 ) -> Deidentified:
     """`deidentify`, and what was done."""
+    allow_lists()  # a mistake in the lists is ours and not the file's
     try:
         return _deidentify(dataset, profile, options, frames)
     except Refused:
@@ -134,6 +136,7 @@ def _deidentify(dataset: FileDataset, profile: Profile, options: Options, frames
         if keyword not in clean:
             setattr(clean, keyword, "")
     clean.PatientID = profile.patient(identity)
+    clean.Manufacturer = DUMMY
     clean.SpecificCharacterSet = "ISO_IR 192"
     if decoded is not None:
         write_pixels(clean, decoded, packed=dataset.get("BitsAllocated") == 1)

@@ -59,6 +59,9 @@ class Rebuilder:
         for tag in sorted(attributes.keys() & source.keys()):
             attribute = attributes[tag]
             value = source[tag].value
+            if source[tag].is_empty and attribute.vr != "SQ":
+                clean.add(DataElement(tag, _written_vr(attribute.vr, 0), None))  # some must be there, even if empty
+                continue
             if tag in _PER_FRAME and self.frames is not None and isinstance(value, MutableSequence):
                 value = [value[index] for index in self.frames if index < len(value)]
             partner = str(source[attribute.partner].value) if attribute.partner in source else ""
