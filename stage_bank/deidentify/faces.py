@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from pydicom.dataset import Dataset
 
 from stage_bank.deidentify.heads import Shown, Slice, shown, slices_of
-from stage_bank.deidentify.skin import skin_points
+from stage_bank.deidentify.skin import skin_points, thin
 from stage_bank.ingest.decode import Decoded
 from stage_bank.ingest.read import Refused
 from stage_bank.ingest.report import Reason
@@ -83,31 +83,30 @@ def frame_masks(dataset: Dataset, frames: Sequence[int], decoded: Decoded) -> ND
     if len(frames) < VOLUME_SLICES or shown([dataset]) is Shown.OTHER:
         return None
     places = slices_of(dataset, frames)
-    plane = face_plane(places, decoded.frames, dataset)
+    plane = face_plane(zip(places, decoded.frames, strict=True), dataset)
     return None if plane is None else np.stack([plane.mask(place) for place in places if place is not None])
 
 
-def face_plane(
-    places: Sequence[Slice | None], pixels: Iterable[NDArray[np.generic]], header: Dataset
-) -> FacePlane | None:
+def face_plane(slices: Iterable[tuple[Slice | None, NDArray[np.generic]]], header: Dataset) -> FacePlane | None:
     """Where the face of a head begins; `None` when there are too few slices to show one.
 
     Args:
-        places: geometry of each slice, `None` where the header gives none.
-        pixels: stored values of each, `[rows, columns]`; taken one by one.
+        slices: geometry of each slice, `None` where the header gives none, and its stored values `[rows, columns]`;
+            taken one by one, so that a series need not fit into memory.
         header: of any of them, for modality, rescaling and body part.
 
     Raises:
         Refused: a volume, but the face cannot be found.
     """
-    known = [place for place in places if place is not None]
-    if len(places) < VOLUME_SLICES:
+    thinned = [(place, None if place is None else thin(place, values)) for place, values in slices]
+    if len(thinned) < VOLUME_SLICES:
         return None
-    if len(known) < len(places):
+    known = [(place, values) for place, values in thinned if place is not None and values is not None]
+    if len(known) < len(thinned):
         raise Refused(Reason.HEAD)
-    if len({place.key for place in known}) < VOLUME_SLICES:
+    if len({place.key for place, _ in known}) < VOLUME_SLICES:
         return None
-    skin = skin_points(known, pixels, header)
+    skin = skin_points(known, header)
     if shown([header]) is not Shown.HEAD and _wide_everywhere(skin):
         return None
     return _measure(skin)

@@ -9,21 +9,17 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
 
 from common.errors import ConfigurationError, DataError
 from stage_bank.deidentify.dataset import Options, deidentify_with
-from stage_bank.deidentify.faces import VOLUME_SLICES, FaceCheck, FacePlane, face_plane
-from stage_bank.deidentify.heads import Shown, Slice, shown, slices_of
+from stage_bank.deidentify.faces import FaceCheck
 from stage_bank.deidentify.profiles import Profile
 from stage_bank.deidentify.proof import checked_bytes
 from stage_bank.deidentify.report import FileOutcome, FolderReport
+from stage_bank.deidentify.series import SeriesFile, series_face_plane
 from stage_bank.deidentify.text import Tesseract
-from stage_bank.ingest.decode import decode_frames, frame_count
 from stage_bank.ingest.quiet import quiet
 from stage_bank.ingest.read import Refused, read_dataset
 from stage_bank.ingest.report import Reason
@@ -35,13 +31,8 @@ __all__ = ["check_folders", "deidentify_folder"]
 _NOBODY = "unknown"
 
 
-@dataclass(frozen=True)
-class _Surveyed:
-    found: Found
-    series: str
-    frames: int
-    shown: Shown
-    place: Slice | None
+_Member = tuple[str, SeriesFile]
+"""Name of a file in the report, and what its header says."""
 
 
 @quiet()
@@ -60,11 +51,11 @@ def deidentify_folder(source: Path, target: Path, profile: Profile, options: Opt
     check_folders(source, target)
     started = time.monotonic()
     outcomes: dict[str, FileOutcome] = {}
-    series: dict[str, list[_Surveyed]] = defaultdict(list)
+    series: dict[str, list[_Member]] = defaultdict(list)
     for found in walk(source):
         try:
-            surveyed = _survey(found)
-            series[surveyed.series].append(surveyed)
+            uid, file = _survey(found)
+            series[uid].append((found.name, file))
         except Refused as refusal:
             outcomes[found.name] = FileOutcome(found.name, refusal.reason)
     if not outcomes and not series:
@@ -101,30 +92,24 @@ def check_folders(source: Path, target: Path) -> None:
         raise ConfigurationError("the output is not an empty folder", where=str(target), remedy="Name a new folder.")
 
 
-def _survey(found: Found) -> _Surveyed:
+def _survey(found: Found) -> tuple[str, SeriesFile]:
     if found.reason is not None:
         raise Refused(found.reason)
     dataset = read_dataset(found.path)
-    try:
-        series = str(dataset.get("SeriesInstanceUID") or found.name)
-        return _Surveyed(found, series, frame_count(dataset), shown([dataset]), slices_of(dataset, [0])[0])
-    except Exception as error:  # hostile headers
-        raise Refused(Reason.DAMAGED) from error
+    return str(dataset.get("SeriesInstanceUID") or found.name), SeriesFile.look(found.path, dataset)
 
 
 def _series(
-    members: list[_Surveyed], target: Path, profile: Profile, options: Options, written: set[str]
+    members: list[_Member], target: Path, profile: Profile, options: Options, written: set[str]
 ) -> Iterator[FileOutcome]:
     try:
-        plane = _face_plane(members) if options.faces is FaceCheck.REMOVE else None
+        plane = series_face_plane([file for _, file in members]) if options.faces is FaceCheck.REMOVE else None
     except Refused as refusal:
-        yield from (FileOutcome(member.found.name, refusal.reason) for member in members)
+        yield from (FileOutcome(name, refusal.reason) for name, _ in members)
         return
-    for member in members:
-        name = member.found.name
+    for name, file in members:
         try:
-            mask = plane.mask(member.place) if plane and member.place and member.frames == 1 else None
-            yield _one(member, target, profile, replace(options, face_mask=mask), written)
+            yield _one(name, file, target, profile, replace(options, face_mask=file.face_mask(plane)), written)
         except Refused as refusal:
             yield FileOutcome(name, refusal.reason)
         except OSError as error:
@@ -133,8 +118,10 @@ def _series(
             yield FileOutcome(name, Reason.DAMAGED)
 
 
-def _one(member: _Surveyed, target: Path, profile: Profile, options: Options, written: set[str]) -> FileOutcome:
-    original = read_dataset(member.found.path)
+def _one(
+    name: str, file: SeriesFile, target: Path, profile: Profile, options: Options, written: set[str]
+) -> FileOutcome:
+    original = read_dataset(file.path)
     if profile.names.uid(str(original.get("SOPInstanceUID", ""))) in written:
         raise Refused(Reason.SAME_OBJECT)
     result = deidentify_with(original, profile, options)
@@ -145,23 +132,4 @@ def _one(member: _Surveyed, target: Path, profile: Profile, options: Options, wr
     (target / folder).mkdir(parents=True, exist_ok=True)
     write_durably(target / place, data)
     written.add(clean.SOPInstanceUID)
-    return FileOutcome(member.found.name, None, place.as_posix(), result.done, strings)
-
-
-def _face_plane(members: list[_Surveyed]) -> FacePlane | None:
-    """The plane for the single-frame files of a series that is a head volume; `None` when it is none.
-
-    Raises:
-        Refused: it is one, and its face cannot be found.
-    """
-    slices = [member for member in members if member.frames == 1 and member.shown is not Shown.OTHER]
-    if len(slices) < VOLUME_SLICES:
-        return None
-    named = next((member for member in slices if member.shown is Shown.HEAD), slices[0])
-    header = read_dataset(named.found.path)
-    return face_plane([member.place for member in slices], _pixels(slices), header)
-
-
-def _pixels(members: list[_Surveyed]) -> Iterator[NDArray[np.generic]]:
-    for member in members:
-        yield decode_frames(read_dataset(member.found.path), [0]).frames[0]
+    return FileOutcome(name, None, place.as_posix(), result.done, strings)

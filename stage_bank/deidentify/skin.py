@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,36 +14,50 @@ from stage_bank.deidentify.heads import Slice
 from stage_bank.ingest.read import Refused
 from stage_bank.ingest.report import Reason
 
-__all__ = ["skin_points"]
+__all__ = ["skin_points", "thin"]
 
 _CT_SKIN = -300.0
 """Hounsfield units between air and skin."""
 _GRID = 2.0
 """Millimetres: fine enough for a forehead."""
+_SAME_DIRECTION = 0.999
+"""Least cosine between the directions of two slices of one volume."""
 
 
-def skin_points(slices: Sequence[Slice], pixels: Iterable[NDArray[np.generic]], header: Dataset) -> NDArray[np.float64]:
-    """Patient coordinates `[points, 3]` of the largest connected body; `pixels` may come one by one.
+def thin(place: Slice, pixels: NDArray[np.generic]) -> NDArray[np.float32]:
+    """A slice's values at about every second millimetre, `[rows, columns]`."""
+    step = _step(place)
+    return np.asarray(pixels[::step, ::step], dtype=np.float32)
+
+
+def skin_points(slices: Sequence[tuple[Slice, NDArray[np.float32]]], header: Dataset) -> NDArray[np.float64]:
+    """Patient coordinates `[points, 3]` of the largest connected body.
+
+    Args:
+        slices: geometry, and values as `thin` gives them.
+        header: for modality and rescaling.
 
     Raises:
         Refused: nothing there, or slices that differ in size or direction.
     """
-    first = slices[0]
-    if any(s.rows != first.rows or s.columns != first.columns or s.spacing != first.spacing for s in slices):
+    first = slices[0][0]
+    if any(s.rows != first.rows or s.columns != first.columns or s.spacing != first.spacing for s, _ in slices):
         raise Refused(Reason.HEAD)
-    if any(min(s.across @ first.across, s.down @ first.down) < 0.999 for s in slices):
+    if any(min(s.across @ first.across, s.down @ first.down) < _SAME_DIRECTION for s, _ in slices):
         raise Refused(Reason.HEAD)
-    step = max(1, int(_GRID / max(first.spacing)))
-    thinned = [np.asarray(values[::step, ::step], dtype=np.float32) for values in pixels]
-    order = sorted(range(len(slices)), key=lambda index: slices[index].key)
-    volume = np.stack([thinned[index] for index in order])
+    ordered = sorted(slices, key=lambda pair: pair[0].key)
+    volume = np.stack([values for _, values in ordered])
     body = ndimage.binary_opening(volume > _level(volume, header), iterations=1)
     labels, count = ndimage.label(body)
     if count == 0:
         raise Refused(Reason.HEAD)
     body = labels == 1 + int(np.argmax(np.bincount(labels.ravel())[1:]))
-    coordinates = np.stack([slices[index].coordinates(step) for index in order], axis=1)
+    coordinates = np.stack([place.coordinates(_step(first)) for place, _ in ordered], axis=1)
     return np.asarray(coordinates[:, body].T)
+
+
+def _step(place: Slice) -> int:
+    return max(1, int(_GRID / max(place.spacing)))
 
 
 def _level(volume: NDArray[np.float32], header: Dataset) -> float:

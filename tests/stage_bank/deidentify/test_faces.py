@@ -95,7 +95,7 @@ def one_file(slices: list[Slice], **values: object) -> FileDataset:
 def test_the_face_goes_and_the_brain_stays(kind, tilt):
     low = {"axial": -130.0, "sagittal": -128.0, "coronal": -128.0}[kind]
     slices = places(kind, tilt=tilt, low=low)
-    plane = face_plane(slices, (pixels(place) for place in slices), header())
+    plane = face_plane(((place, pixels(place)) for place in slices), header())
     assert plane is not None
     gone = {name: [0, 0] for name in ("brain", "nose", "eyes", "mouth")}
     for place in slices:
@@ -139,9 +139,9 @@ def test_a_few_frames_show_no_face():
 
 
 def reason(slices: list[Slice | None], values: list[NDArray[np.uint16]] | None = None) -> Reason:
-    shown_pixels = values or [pixels(place) for place in slices if place]
+    stored = values or [pixels(place) if place else np.zeros((SIDE, SIDE), np.uint16) for place in slices]
     with pytest.raises(Refused) as refusal:
-        face_plane(slices, shown_pixels, header())
+        face_plane(zip(slices, stored, strict=True), header())
     return refusal.value.reason
 
 
@@ -158,7 +158,7 @@ def test_what_is_no_whole_head_is_refused():
 def test_what_is_wider_than_a_head_everywhere_has_none_when_nothing_names_it():
     slices = places("axial")
     trunk = [np.full((SIDE, SIDE), FLESH, np.uint16) for _ in slices]
-    assert face_plane(slices, trunk, ct(RescaleIntercept="-1024")) is None
+    assert face_plane(zip(slices, trunk, strict=True), ct(RescaleIntercept="-1024")) is None
 
 
 @pytest.mark.parametrize(
@@ -207,6 +207,19 @@ def test_a_series_of_files_is_one_head(tmp_path):
         nose += int(found.sum())
         assert (clean.pixel_array[found] == AIR).all()
     assert nose > 100
+
+
+def test_damaged_slices_are_refused_alone(tmp_path):
+    series(tmp_path / "in", places("axial"))
+    data = (tmp_path / "in" / "40.dcm").read_bytes()
+    (tmp_path / "in" / "40.dcm").write_bytes(data[:-900])
+    lost = pydicom.dcmread(tmp_path / "in" / "41.dcm")
+    del lost.ImagePositionPatient
+    lost.save_as(tmp_path / "in" / "41.dcm")
+    report = deidentify_folder(tmp_path / "in", tmp_path / "out", PROFILE, Options())
+    refused = {file.path: file.refused for file in report.files if file.refused}
+    assert refused == {"40.dcm": Reason.TRUNCATED, "41.dcm": Reason.HEAD}
+    assert all(file.done.face_removed for file in report.files if file.done)
 
 
 def test_a_series_whose_face_cannot_be_found_is_refused_by_name_and_others_go_on(tmp_path):
