@@ -43,7 +43,8 @@ class SeriesFile:
             Refused: the header is damaged.
         """
         try:
-            return cls(path, frame_count(dataset), shown([dataset]), slices_of(dataset, [0])[0])
+            seen = shown([dataset]) if "PixelData" in dataset else Shown.OTHER
+            return cls(path, frame_count(dataset), seen, slices_of(dataset, [0])[0])
         except Exception as error:  # hostile headers
             raise Refused(Reason.DAMAGED) from error
 
