@@ -1,16 +1,23 @@
-"""DICOM in, pictures of pseudonymous patients out: walk, read, identify, de-identify, render, report."""
+"""DICOM in, pictures of pseudonymous patients out: walk, read, identify, de-identify, render, report, keep."""
 
 from stage_bank.deidentify.dataset import deidentify
 from stage_bank.ingest.folder import IngestResult, PatientImage, ingest_folder
+from stage_bank.ingest.hooks import PictureSource, References, SeriesSource
 from stage_bank.ingest.identifiers import collect_identifiers
-from stage_bank.ingest.report import FileReport, IngestReport, Reason, Status
+from stage_bank.ingest.report import FileReport, IngestReport, Reason, SeriesReport, Status
+from stage_bank.ingest.site_map import SiteMap
 
 __all__ = [
     "FileReport",
     "IngestReport",
     "IngestResult",
     "PatientImage",
+    "PictureSource",
     "Reason",
+    "References",
+    "SeriesReport",
+    "SeriesSource",
+    "SiteMap",
     "Status",
     "collect_identifiers",
     "deidentify",

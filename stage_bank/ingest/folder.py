@@ -12,50 +12,49 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from pydicom.dataset import FileDataset
-from pydicom.uid import MediaStorageDirectoryStorage
 
 from common.errors import DataError
-from stage_bank.deidentify.dataset import MODALITIES, deidentify
-from stage_bank.ingest.decode import frame_count
-from stage_bank.ingest.identifiers import collect_identifiers
-from stage_bank.ingest.identity import Identity, conflicts, pseudonym, read_identity
+from stage_bank.ingest.archives import unpacked
+from stage_bank.ingest.hooks import References, SeriesSource
+from stage_bank.ingest.identity import conflicts, pseudonym
 from stage_bank.ingest.quiet import quiet
-from stage_bank.ingest.read import Refused, read_dataset
-from stage_bank.ingest.render import MIN_SIDE, render
-from stage_bank.ingest.report import FileReport, IngestReport, Reason, Status
-from stage_bank.ingest.walk import Found, walk
+from stage_bank.ingest.read import Refused
+from stage_bank.ingest.render import shrink
+from stage_bank.ingest.report import FileReport, IngestReport, Reason, SeriesReport, Status
+from stage_bank.ingest.series import SLICES_PER_SERIES, Taken, read_series, series_geometry
+from stage_bank.ingest.site_map import SiteMap
+from stage_bank.ingest.survey import Candidate, survey
+from stage_bank.ingest.walk import walk
+from stage_bank.picture import Picture
 
-__all__ = ["IngestResult", "PatientImage", "ingest_folder"]
+__all__ = ["IMAGES_PER_PATIENT", "IngestResult", "PatientImage", "ingest_folder"]
 
 IMAGES_PER_PATIENT = 8
-FRAMES_PER_FILE = 3
-
-_ACCEPTED = frozenset({"CR", "CT", "DX", "MG", "MR", "NM", "PT"})
-"""Modalities whose pixels rarely carry text. Every other image needs BurnedInAnnotation NO."""
-
-_NO_IMAGE = frozenset(
-    {
-        "AR", "ECG", "EPS", "HC", "HD", "KER", "KO", "LEN", "OAM", "OPV", "PLAN", "PR", "REG", "RESP",
-        "RTDOSE", "RTPLAN", "RTRECORD", "RTSTRUCT", "RWV", "SEG", "SMR", "SR", "SRF", "STAIN", "TG", "VA",
-    }
-)  # fmt: skip
-_SECONDARY_CAPTURE = "1.2.840.10008.5.1.4.1.1.7"
 
 
 @dataclass(frozen=True)
 class PatientImage:
-    """One picture of one patient, with nothing of its header but the modality.
+    """One picture of one patient.
 
     Args:
         patient: keyed pseudonym, 32 hex digits.
-        pixels: float32 `[height, width]` in [0, 1]; 48 to 512 pixels a side.
-        modality: DICOM defined term.
+        picture: pixels, findings and facts (`modality`).
+        series: keyed pseudonym of the series, or of the file where it has none, 32 hex digits.
     """
 
     patient: str
-    pixels: NDArray[np.float32]
-    modality: str
+    picture: Picture
+    series: str
+
+    @property
+    def pixels(self) -> NDArray[np.float32]:
+        """The picture's pixels."""
+        return self.picture.pixels
+
+    @property
+    def modality(self) -> str:
+        """DICOM defined term."""
+        return self.picture.facts["modality"]
 
 
 @dataclass(frozen=True)
@@ -73,22 +72,39 @@ class IngestResult:
     identifiers: frozenset[str] = field(repr=False)
 
 
-@dataclass(frozen=True)
-class _Candidate:
-    found: Found
-    identity: Identity
+@dataclass
+class _Book:
+    """What is known of every file and series so far."""
+
+    files: dict[str, FileReport] = field(default_factory=dict)
+    series: list[SeriesReport] = field(default_factory=list)
+    identifiers: set[str] = field(default_factory=set)
+
+    def note(self, report: FileReport) -> None:
+        self.files[report.path] = report
 
 
 @quiet()
-def ingest_folder(folder: Path, site_key: bytes) -> IngestResult:
+def ingest_folder(
+    folder: Path,
+    site_key: bytes,
+    *,
+    site_map: SiteMap | None = None,
+    references: References | None = None,
+    per_patient: int = IMAGES_PER_PATIENT,
+) -> IngestResult:
     """Read every file under `folder` and return the pictures of the patients that can be told apart.
 
-    Headers are read first, because whether an identity is sound shows only when all files are known; then pixels are
-    decoded patient by patient, in an order spread over the patient's files, until there are enough.
+    Headers are read first, because whether an identity is sound, and where a slice lies in its series, shows only when
+    all files are known. Then pixels are decoded file by file, series in an order that the key decides, until there are
+    enough.
 
     Args:
-        folder: any nesting; links inside it are followed, loops end.
+        folder: any nesting; links inside it are followed, loops end; archives are opened in a private folder elsewhere.
         site_key: secret of the site, at least 16 bytes; decides pseudonyms.
+        site_map: the site's own identities, before those of the headers.
+        references: asked for findings of every series.
+        per_patient: pictures of one patient, at most.
 
     Raises:
         DataError: the folder is missing, empty, or without one usable image.
@@ -97,34 +113,32 @@ def ingest_folder(folder: Path, site_key: bytes) -> IngestResult:
         raise ValueError("the site key has fewer than 16 bytes")
     _check_folder(folder)
     started = time.monotonic()
-    outcome: dict[str, FileReport] = {}
-    identifiers: set[str] = set()
-    candidates = []
-    for found in walk(folder):
-        try:
-            identity = _look(found, identifiers)
-        except Refused as refusal:
-            outcome[found.name] = FileReport(found.name, _status(refusal.reason), refusal.reason)
-        else:
-            candidates.append(_Candidate(found, identity))
-    if not outcome and not candidates:
-        raise DataError("the DICOM folder is empty", where=str(folder), remedy="Copy the studies into it.")
-    images = []
-    for group, reason in _by_patient(candidates):
-        if reason is None:
-            images += _take(group, site_key, outcome)
-        else:
-            for candidate in group:
-                outcome[candidate.found.name] = FileReport(candidate.found.name, Status.QUARANTINED, reason)
+    book = _Book()
+    candidates, images = [], []
+    with unpacked(walk(folder)) as entries:
+        for found in entries:
+            try:
+                candidates.append(survey(found, site_map, book.identifiers))
+            except Refused as refusal:
+                book.note(FileReport(found.name, _status(refusal.reason), refusal.reason))
+        if not book.files and not candidates:
+            raise DataError("the DICOM folder is empty", where=str(folder), remedy="Copy the studies into it.")
+        for group, reason in _by_patient(candidates):
+            if reason is None:
+                images += _patient(group, site_key, per_patient, references, book)
+            else:
+                for candidate in group:
+                    book.note(FileReport(candidate.found.name, Status.QUARANTINED, reason))
     report = IngestReport(
-        files=tuple(outcome[name] for name in sorted(outcome)),
+        files=tuple(book.files[name] for name in sorted(book.files)),
         patients=len({image.patient for image in images}),
         images=len(images),
         seconds=time.monotonic() - started,
+        series=tuple(book.series),
     )
     if not images:
-        raise DataError(f"no usable image among {len(outcome)} files", where=str(folder), remedy=_advice(report))
-    return IngestResult(tuple(images), report, frozenset(identifiers))
+        raise DataError(f"no usable image among {len(book.files)} files", where=str(folder), remedy=_advice(report))
+    return IngestResult(tuple(images), report, frozenset(book.identifiers))
 
 
 def _check_folder(folder: Path) -> None:
@@ -134,85 +148,68 @@ def _check_folder(folder: Path) -> None:
         raise DataError("the DICOM path is not a folder", where=str(folder), remedy="Give the folder that holds it.")
 
 
-def _look(found: Found, identifiers: set[str]) -> Identity:
-    """The identity of a file whose header promises a usable image."""
-    if found.reason is not None:
-        raise Refused(found.reason)
-    dataset = read_dataset(found.path)
-    identifiers |= collect_identifiers(dataset)
-    _check_header(dataset)
-    return read_identity(dataset)
-
-
-def _check_header(dataset: FileDataset) -> None:
-    if dataset.file_meta.get("MediaStorageSOPClassUID") == MediaStorageDirectoryStorage:
-        raise Refused(Reason.INDEX)
-    modality = dataset.get("Modality")
-    if modality in _NO_IMAGE:
-        raise Refused(Reason.NOT_AN_IMAGE)
-    if not any(keyword in dataset for keyword in ("PixelData", "FloatPixelData", "DoubleFloatPixelData")):
-        raise Refused(Reason.NO_PIXELS)
-    if not isinstance(modality, str) or modality not in MODALITIES:
-        raise Refused(Reason.NO_MODALITY)
-    safe = modality in _ACCEPTED and not str(dataset.get("SOPClassUID", "")).startswith(_SECONDARY_CAPTURE)
-    declared = dataset.get("BurnedInAnnotation")
-    if declared != "NO" and (not safe or declared):
-        raise Refused(Reason.BURNED_IN)
-    if min(dataset.get("Rows") or 0, dataset.get("Columns") or 0) < MIN_SIDE:
-        raise Refused(Reason.TOO_SMALL)
-
-
 def _status(reason: Reason) -> Status:
     unknown = (Reason.NO_PATIENT, Reason.PLACEHOLDER, Reason.SEVERAL_PATIENTS)
     return Status.QUARANTINED if reason in unknown else Status.REFUSED
 
 
-def _by_patient(candidates: list[_Candidate]) -> Iterator[tuple[list[_Candidate], Reason | None]]:
+def _by_patient(candidates: list[Candidate]) -> Iterator[tuple[list[Candidate], Reason | None]]:
     contradicting = conflicts(candidate.identity for candidate in candidates)
-    groups: dict[tuple[str, str], list[_Candidate]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[Candidate]] = defaultdict(list)
     for candidate in candidates:
         groups[candidate.identity.key].append(candidate)
     for key in sorted(groups):
         yield groups[key], contradicting.get(key)
 
 
-def _take(group: list[_Candidate], site_key: bytes, outcome: dict[str, FileReport]) -> list[PatientImage]:
+def _patient(
+    group: list[Candidate], site_key: bytes, most: int, references: References | None, book: _Book
+) -> list[PatientImage]:
     """Pictures of one patient; duplicates are dropped within the patient only, nothing couples patients."""
     patient = pseudonym(site_key, group[0].identity)
+    by_series: dict[str, list[Candidate]] = defaultdict(list)
+    for candidate in group:
+        by_series[_series_name(site_key, candidate)].append(candidate)
     seen: set[bytes] = set()
     images: list[PatientImage] = []
-    for candidate in sorted(group, key=lambda c: _shuffle_key(site_key, c.found.name)):
-        name = candidate.found.name
-        if len(images) >= IMAGES_PER_PATIENT:
-            outcome[name] = FileReport(name, Status.SPARE, Reason.ENOUGH)
-            continue
-        try:
-            pictures, modality = _pictures(candidate.found.path, site_key)
-        except Refused as refusal:
-            outcome[name] = FileReport(name, Status.REFUSED, refusal.reason)
-            continue
-        fresh = {hashlib.sha256(picture.tobytes()).digest(): picture for picture in pictures}
-        fresh = {digest: picture for digest, picture in fresh.items() if digest not in seen}
-        seen |= fresh.keys()
-        images += [PatientImage(patient, picture, modality) for picture in fresh.values()]
-        taken = (Status.TAKEN, Reason.TAKEN) if fresh else (Status.SPARE, Reason.DUPLICATE)
-        outcome[name] = FileReport(name, *taken)
-    return images[:IMAGES_PER_PATIENT]
+    for series in sorted(by_series):
+        files = by_series[series]
+        order, issues = series_geometry(files)
+        if issues:
+            book.series.append(SeriesReport(series, len(files), tuple(sorted(issues))))
+        wanted = min(SLICES_PER_SERIES, most - len(images))
+        taken: list[Taken] = []
+        for report, fresh in read_series(files, order, site_key, wanted, seen):
+            book.note(report)
+            taken += fresh
+        if taken:
+            findings = _findings(files[0], patient, taken, references)
+            images += [PatientImage(patient, _picture(*pair), series) for pair in zip(taken, findings, strict=True)]
+    return images
 
 
-def _pictures(path: Path, site_key: bytes) -> tuple[list[NDArray[np.float32]], str]:
-    dataset = read_dataset(path)
-    count = frame_count(dataset)
-    wanted = sorted({(2 * i + 1) * count // (2 * FRAMES_PER_FILE) for i in range(FRAMES_PER_FILE)})
-    try:
-        clean = deidentify(dataset, site_key, frames=wanted)
-        return render(clean), str(clean.Modality)
-    except (DataError, ValueError, AttributeError) as error:
-        raise Refused(Reason.DAMAGED) from error
+def _series_name(site_key: bytes, candidate: Candidate) -> str:
+    message = candidate.series or "file\0" + candidate.found.name
+    return hmac.new(site_key, b"series\0" + message.encode(), hashlib.sha256).hexdigest()[:32]
 
 
-def _shuffle_key(site_key: bytes, name: str) -> bytes:
-    return hmac.new(site_key, b"order\0" + name.encode(), hashlib.sha256).digest()
+def _findings(
+    first: Candidate, patient: str, taken: list[Taken], references: References | None
+) -> list[NDArray[np.bool_] | None]:
+    if references is None:
+        return [None] * len(taken)
+    sources = tuple(one.source for one in taken)
+    series = SeriesSource(first.series, first.identity.study, first.frame_of_reference, patient, sources)
+    masks = list(references.findings_for(series))
+    for mask, source in zip(masks, sources, strict=True):
+        if mask is not None and mask.shape != source.shape:
+            raise ValueError("a reference does not have the shape of its picture")
+    return masks
+
+
+def _picture(taken: Taken, mask: NDArray[np.bool_] | None) -> Picture:
+    findings = None if mask is None else shrink(mask.astype(np.float32)) > 0.0
+    return Picture(taken.pixels, findings, {"modality": taken.modality})
 
 
 def _advice(report: IngestReport) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
@@ -38,7 +40,7 @@ def render(dataset: Dataset) -> list[NDArray[np.float32]]:
         stored = stored[None]
     if min(stored.shape[1:3]) < MIN_SIDE:
         raise Refused(Reason.TOO_SMALL)
-    return [_picture(frame, dataset) for frame in stored]
+    return [_picture(frame, dataset, index) for index, frame in enumerate(stored)]
 
 
 def stretch(values: NDArray[np.float32], low: float, high: float) -> NDArray[np.float32]:
@@ -63,18 +65,33 @@ def shrink(picture: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.asarray(Image.fromarray(picture).resize(size, Image.Resampling.BOX), dtype=np.float32).clip(0.0, 1.0)
 
 
-def _picture(frame: np.ndarray, dataset: Dataset) -> NDArray[np.float32]:
+def _picture(frame: np.ndarray, dataset: Dataset, index: int) -> NDArray[np.float32]:
     values = frame.astype(np.float32)
     if values.ndim == 3:
         values = values @ _LUMINANCE
     padding = dataset.get("PixelPaddingValue")
     valid = values[values != float(padding)] if isinstance(padding, int) else values
-    slope, intercept = _number(dataset, "RescaleSlope", 1.0), _number(dataset, "RescaleIntercept", 0.0)
+    rescale = _functional(dataset, index, "PixelValueTransformationSequence", "RescaleSlope")
+    slope, intercept = _number(rescale, "RescaleSlope", 1.0), _number(rescale, "RescaleIntercept", 0.0)
     if valid.size == 0 or slope == 0.0:
         raise Refused(Reason.FLAT)
-    low, high = _interval(valid * np.float32(slope) + np.float32(intercept), dataset)
+    low, high = _interval(
+        valid * np.float32(slope) + np.float32(intercept),
+        _functional(dataset, index, "FrameVOILUTSequence", "WindowWidth"),
+    )
     picture = stretch(values * np.float32(slope) + np.float32(intercept), low, high)
     return shrink(1.0 - picture if dataset.PhotometricInterpretation == "MONOCHROME1" else picture)
+
+
+def _functional(dataset: Dataset, index: int, group: str, keyword: str) -> Dataset:
+    """Where a value of a frame stands: its own functional group, the shared one, or the data set itself."""
+    frames = dataset.get("PerFrameFunctionalGroupsSequence") or ()
+    shared = dataset.get("SharedFunctionalGroupsSequence") or ()
+    for place in (*frames[index : index + 1], *shared[:1]):
+        items = place.get(group)
+        if items and keyword in items[0]:
+            return cast(Dataset, items[0])
+    return dataset
 
 
 def _interval(values: NDArray[np.float32], dataset: Dataset) -> tuple[float, float]:

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from common.canonical import Json
 
-__all__ = ["FileReport", "IngestReport", "Reason", "Status"]
+__all__ = ["FileReport", "IngestReport", "Reason", "SeriesReport", "Status"]
 
 
 class Status(StrEnum):
@@ -60,6 +60,12 @@ class Reason(StrEnum):
     TEXT = "burned-in text that cannot be blanked"
     HEAD = "volume of a head whose face cannot be removed"
     SAME_OBJECT = "same SOP instance as another file"
+    ARCHIVE = "damaged or unknown archive"
+    ARCHIVE_PATH = "archive member with a path that leaves the archive"
+    ARCHIVE_LINK = "archive member that is no regular file"
+    ARCHIVE_NESTED = "archive inside an archive"
+    ARCHIVE_LOCKED = "encrypted archive member"
+    ARCHIVE_BOMB = "archive member too large, or packed too tightly to be an image"
     LEFT_OVER = "a string of the original header was still in the result"
 
 
@@ -79,6 +85,21 @@ class FileReport:
 
 
 @dataclass(frozen=True)
+class SeriesReport:
+    """One series with something to know about its geometry.
+
+    Args:
+        series: keyed pseudonym.
+        files: number of files.
+        issues: sentences.
+    """
+
+    series: str
+    files: int
+    issues: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class IngestReport:
     """All files of one ingest, sorted by path.
 
@@ -87,12 +108,14 @@ class IngestReport:
         patients: patients with at least one image.
         images: images taken (a multi-frame file gives several).
         seconds: elapsed time.
+        series: series whose geometry shows something to know.
     """
 
     files: tuple[FileReport, ...]
     patients: int
     images: int
     seconds: float
+    series: tuple[SeriesReport, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -119,5 +142,6 @@ class IngestReport:
             "images": self.images,
             "seconds": round(self.seconds, 3),
             "counts": dict(self.counts),
+            "series": [{"series": s.series, "files": s.files, "issues": list(s.issues)} for s in self.series],
             "files": [{"path": f.path, "status": f.status.value, "reason": f.reason.value} for f in self.files],
         }
