@@ -25,7 +25,7 @@ from stage_bank.picture import Picture
 from stage_bank.state import TrainingState
 from stage_bank.store import Snapshot, StageBank, write_durably
 
-__all__ = ["Filled", "fill_bank"]
+__all__ = ["Filled", "fill_bank", "site_secret"]
 
 STATES_PER_CONDITION = 3
 """States that share one patient's pixels and one condition; more is faster, fewer is more varied."""
@@ -80,7 +80,7 @@ def fill_bank(config: SiteConfig, sandbox: Sandbox, progress: Progress, announce
         if latest is not None and len(latest.rows) >= config.bank.states:
             return Filled(latest, 0, ())
         progress({"state": "reading images"})
-        ingested = ingest_folder(config.data, _site_secret(config.state / "site.secret"))
+        ingested = ingest_folder(config.data, site_secret(config.state / "site.secret"))
         report = config.state / "ingest_report.json"
         report.write_text(json.dumps(ingested.report.to_json(), indent=1) + "\n", encoding="utf-8")
         wall = PatientWall(ingested.identifiers)
@@ -169,7 +169,7 @@ def _by_patient(images: Sequence[PatientImage]) -> list[tuple[str, list[Picture]
     return list(grouped.items())
 
 
-def _site_secret(path: Path) -> bytes:
+def site_secret(path: Path) -> bytes:
     """The key behind the site's pseudonyms, made once."""
     if not path.exists():
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

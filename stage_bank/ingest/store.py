@@ -1,7 +1,7 @@
 """The site's own store of ingested pictures: encrypted, append-only, safe against a crash at any point.
 
-Under the folder, `objects/` holds one sealed file for each picture and one for each set of identifiers, named by a keyed
-digest of its contents. `index/` holds one sealed file for each addition, numbered without gaps: it lists what the
+Under the folder, `objects/` holds one sealed file for each picture and each set of identifiers, named by a keyed digest
+of its contents. `index/` holds one sealed file for each addition, numbered without gaps: it lists what the
 addition brought, and is written last. So what a crash leaves behind is never half of an addition: an object that no
 index names is not part of the store, and the next addition that has the same contents writes it again.
 """
@@ -19,6 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from common.canonical import Json
 from common.errors import BankError
@@ -214,7 +215,7 @@ class ImageStore:
 
 
 def _pack(picture: Picture) -> bytes:
-    arrays = {"pixels": picture.pixels}
+    arrays: dict[str, NDArray[np.generic]] = {"pixels": picture.pixels}
     if picture.findings is not None:
         arrays["findings"] = picture.findings
     facts = json.dumps(dict(picture.facts), sort_keys=True).encode()
@@ -225,5 +226,5 @@ def _pack(picture: Picture) -> bytes:
 
 def _unpack(plain: bytes) -> Picture:
     with np.load(io.BytesIO(plain), allow_pickle=False) as arrays:
-        findings = arrays["findings"] if "findings" in arrays else None
+        findings = arrays.get("findings")
         return Picture(arrays["pixels"], findings, json.loads(arrays["facts"].tobytes()))
