@@ -88,6 +88,8 @@ def evenly(count: int, wanted: int, margin: float = _MARGIN) -> list[int]:
     """
     if count <= wanted:
         return list(range(count))
+    if (1 - 2 * margin) * count < wanted:
+        margin = 0.0
     low, high = margin * count, (1 - margin) * count
     chosen = sorted({int(low + (high - low) * (2 * i + 1) / (2 * wanted)) for i in range(wanted)})
     taken = set(chosen)

@@ -29,6 +29,10 @@ FRAMES_PER_FILE = 3
 """Frames taken of a file whose frames have no place, such as a cine loop."""
 
 
+UNKNOWN_MODALITY = "OT"
+"""Of a file that names none: the defined term for other."""
+
+
 @dataclass(frozen=True)
 class Taken:
     """One rendered picture.
@@ -111,7 +115,7 @@ def _read(file: Candidate, site_key: bytes, face: NDArray[np.bool_] | None) -> l
         clean = deidentify(dataset, site_key, frames=frames, options=Options(face_mask=face))
         pictures = render(clean)
         shape = (int(clean.Rows), int(clean.Columns))
-        modality = str(clean.Modality)
+        modality = str(clean.get("Modality") or UNKNOWN_MODALITY)
     except Refused:
         raise
     except (DataError, ValueError, AttributeError) as error:

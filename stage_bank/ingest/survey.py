@@ -21,16 +21,12 @@ from stage_bank.ingest.walk import Found
 
 __all__ = ["Candidate", "survey"]
 
-_ACCEPTED = frozenset({"CR", "CT", "DX", "MG", "MR", "NM", "PT"})
-"""Modalities whose pixels rarely carry text. Every other image needs BurnedInAnnotation NO."""
-
 _NO_IMAGE = frozenset(
     {
         "AR", "ECG", "EPS", "HC", "HD", "KER", "KO", "LEN", "OAM", "OPV", "PLAN", "PR", "REG", "RESP",
         "RTDOSE", "RTPLAN", "RTRECORD", "RTSTRUCT", "RWV", "SEG", "SMR", "SR", "SRF", "STAIN", "TG", "VA",
     }
 )  # fmt: skip
-_SECONDARY_CAPTURE = "1.2.840.10008.5.1.4.1.1.7"
 
 
 @dataclass(frozen=True)
@@ -99,12 +95,8 @@ def _check_header(dataset: FileDataset) -> None:
         raise Refused(Reason.NOT_AN_IMAGE)
     if not any(keyword in dataset for keyword in ("PixelData", "FloatPixelData", "DoubleFloatPixelData")):
         raise Refused(Reason.NO_PIXELS)
-    if not isinstance(modality, str) or modality not in MODALITIES:
+    if modality and modality not in MODALITIES:
         raise Refused(Reason.NO_MODALITY)
-    safe = modality in _ACCEPTED and not str(dataset.get("SOPClassUID", "")).startswith(_SECONDARY_CAPTURE)
-    declared = dataset.get("BurnedInAnnotation")
-    if declared != "NO" and (not safe or declared):
-        raise Refused(Reason.BURNED_IN)
     if min(dataset.get("Rows") or 0, dataset.get("Columns") or 0) < MIN_SIDE:
         raise Refused(Reason.TOO_SMALL)
 

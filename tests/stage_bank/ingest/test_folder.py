@@ -15,6 +15,8 @@ from common.errors import DataError
 from stage_bank.ingest import IngestResult, Reason, Status, ingest_folder
 from tests.stage_bank.dicom_files import KEY, ct, picture, write
 
+SEARCHED = Reason.TAKEN if shutil.which("tesseract") else Reason.NO_TEXT_SEARCH
+
 
 def ingest(folder: Path) -> IngestResult:
     return ingest_folder(folder, KEY)
@@ -109,23 +111,22 @@ def test_video_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("modality", ["US", "SC", "OT", "XA", "ES", "RF"])
-@pytest.mark.parametrize(("declared", "expected"), [(None, Reason.BURNED_IN), ("YES", Reason.BURNED_IN), ("NO", None)])
-def test_modalities_with_text_in_the_pixels_need_the_sites_word_and_a_search(tmp_path, modality, declared, expected):
+@pytest.mark.parametrize("declared", [None, "YES", "NO"])
+def test_modalities_with_text_in_the_pixels_need_a_search_whatever_they_declare(tmp_path, modality, declared):
     values = {"BurnedInAnnotation": declared} if declared else {}
     write(ct(Modality=modality, **values), tmp_path / "x.dcm")
-    searched = Reason.TAKEN if shutil.which("tesseract") else Reason.NO_TEXT_SEARCH
-    assert reasons(tmp_path) == {"x.dcm": expected or searched}
+    assert reasons(tmp_path) == {"x.dcm": SEARCHED}
 
 
-def test_a_declared_burned_in_ct_and_a_secondary_capture_of_a_ct_are_refused(tmp_path):
-    write(ct(BurnedInAnnotation="YES"), tmp_path / "marked.dcm")
-    write(ct(SOPClassUID=SecondaryCaptureImageStorage), tmp_path / "screen.dcm")
+def test_a_declared_burned_in_ct_and_a_secondary_capture_of_a_ct_are_searched(tmp_path):
+    write(ct(pixels=picture(1), BurnedInAnnotation="YES"), tmp_path / "marked.dcm")
+    write(ct(pixels=picture(2), SOPClassUID=SecondaryCaptureImageStorage), tmp_path / "screen.dcm")
+    assert reasons(tmp_path) == {"marked.dcm": SEARCHED, "screen.dcm": SEARCHED}
+
+
+def test_an_unknown_modality_is_refused(tmp_path):
     write(ct(Modality="XYZ"), tmp_path / "strange.dcm")
-    assert reasons(tmp_path) == {
-        "marked.dcm": Reason.BURNED_IN,
-        "screen.dcm": Reason.BURNED_IN,
-        "strange.dcm": Reason.NO_MODALITY,
-    }
+    assert reasons(tmp_path) == {"strange.dcm": Reason.NO_MODALITY}
 
 
 @pytest.mark.parametrize(("size", "expected"), [(47, Reason.TOO_SMALL), (48, Reason.TAKEN)])
@@ -323,7 +324,7 @@ def test_identifiers_hold_what_could_name_a_patient_and_nothing_from_the_standar
 def test_the_report_carries_no_header_value(tmp_path):
     secret = "Zyxwvut^Secret"
     write(ct("", PatientName=secret), tmp_path / "1.dcm")
-    write(ct("P-1", PatientName=secret, Modality="US"), tmp_path / "2.dcm")
+    write(ct("P-1", PatientName=secret, Modality="XYZ"), tmp_path / "2.dcm")
     write(ct("P-2", picture(3)), tmp_path / "3.dcm")
     report = ingest(tmp_path).report
     assert "Zyxw" not in str(report.to_json()) + "".join(report.lines())
