@@ -46,7 +46,6 @@ SITES: Mapping[str, _Site] = {
             "PANCREAS": ("explicit_VR-UN.dcm",),
             "TINY": ("dicomdirtests/98892001/CT2N/6293", "dicomdirtests/98892001/CT5N/2062"),
             "EMPTY": ("dicomdirtests/TINY_ALPHA/PT000000/ST000000/SE000000/IM000000",),
-            "CAPTURE": ("SC_rgb_jpeg_dcmtk.dcm",),
             "LIVER": ("liver_1frame.dcm",),
             "INDEX": ("dicomdirtests/DICOMDIR",),
         },

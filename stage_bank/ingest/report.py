@@ -43,7 +43,6 @@ class Reason(StrEnum):
     FLOAT_PIXELS = "floating-point pixel data is not read"
     NOT_AN_IMAGE = "modality is not an acquired image"
     NO_MODALITY = "modality is unknown"
-    BURNED_IN = "may show burned-in text and is not marked BurnedInAnnotation NO"
     TOO_SMALL = "smaller than 48 x 48 pixels"
     TOO_LARGE = "larger than 64 megapixels a frame"
     FLAT = "image without contrast"

@@ -39,12 +39,9 @@ def test_no_patient_is_at_two_sites(results):
 @pytest.mark.parametrize(
     ("site", "expected"),
     [
-        (
-            "ct",
-            {Reason.NOT_DICOM, Reason.EMPTY_FILE, Reason.TRUNCATED, Reason.TOO_SMALL, Reason.BURNED_IN, Reason.INDEX},
-        ),
+        ("ct", {Reason.NOT_DICOM, Reason.EMPTY_FILE, Reason.TRUNCATED, Reason.TOO_SMALL, Reason.INDEX}),
         ("mr", {Reason.NOT_DICOM, Reason.EMPTY_FILE, Reason.TRUNCATED, Reason.NO_PATIENT, Reason.NOT_AN_IMAGE}),
-        ("xray", {Reason.NOT_DICOM, Reason.EMPTY_FILE, Reason.TRUNCATED, Reason.TOO_SMALL, Reason.BURNED_IN}),
+        ("xray", {Reason.NOT_DICOM, Reason.EMPTY_FILE, Reason.TRUNCATED, Reason.TOO_SMALL, Reason.NOT_AN_IMAGE}),
     ],
 )
 def test_the_folders_hold_what_must_be_refused(results, site, expected):
