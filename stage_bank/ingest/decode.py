@@ -9,16 +9,20 @@ import numpy as np
 from pydicom.dataset import Dataset
 from pydicom.pixels.decoders.base import get_decoder
 from pydicom.pixels.processing import apply_color_lut
+from pydicom.pixels.utils import get_expected_length
 from pydicom.uid import UID
 
 from stage_bank.ingest.quiet import quiet
-from stage_bank.ingest.read import Refused
+from stage_bank.ingest.read import Refused, pixels_on_disk
 from stage_bank.ingest.report import Reason
 
 __all__ = ["MAX_FRAME_PIXELS", "Decoded", "decode_frames", "frame_count"]
 
 MAX_FRAME_PIXELS = 64 << 20
 """Larger frames are refused unread: a header alone must not decide how much memory is used."""
+
+MAX_COMPRESSED = 384 << 20
+"""Bytes; larger compressed files are refused, as their frames cannot be found without reading all of it."""
 
 _VIDEO_FAMILIES = ("MPEG", "HEVC")
 
@@ -54,7 +58,10 @@ def decode_frames(dataset: Dataset, indices: Sequence[int]) -> Decoded:
     _check(dataset, syntax)
     try:
         decoder = get_decoder(syntax)
-        pairs = [decoder.as_array(dataset, index=index) for index in indices]
+        if pixels_on_disk(dataset) is not None and not syntax.is_encapsulated and int(dataset.BitsAllocated) >= 8:
+            pairs = [decoder.as_array(_frame_from_disk(dataset, index), index=0) for index in indices]
+        else:
+            pairs = [decoder.as_array(dataset, index=index) for index in indices]
         frames = np.stack([array for array, _ in pairs])
         photometric = str(pairs[0][1]["photometric_interpretation"])
         bits = int(dataset.BitsStored)
@@ -66,6 +73,21 @@ def decode_frames(dataset: Dataset, indices: Sequence[int]) -> Decoded:
     if photometric not in ("MONOCHROME1", "MONOCHROME2", "RGB") or frames.dtype.kind not in "iu":
         raise Refused(Reason.UNDECODABLE)
     return Decoded(frames.astype(frames.dtype.newbyteorder("<")), photometric, bits)
+
+
+def _frame_from_disk(dataset: Dataset, index: int) -> Dataset:
+    """A data set of the one frame, read from the file."""
+    place = pixels_on_disk(dataset)
+    assert place is not None
+    file, offset, _ = place
+    single = dataset.group_dataset(0x0028)
+    single.file_meta = dataset.file_meta
+    single.NumberOfFrames = 1
+    length = get_expected_length(single)
+    with file.open("rb") as stream:
+        stream.seek(offset + index * length)
+        single.add_new("PixelData", "OB" if dataset.BitsAllocated == 8 else "OW", stream.read(length))
+    return single
 
 
 def _check(dataset: Dataset, syntax: UID) -> None:
@@ -86,5 +108,13 @@ def _check(dataset: Dataset, syntax: UID) -> None:
         raise Refused(Reason.TOO_LARGE)
     if dataset.get("PhotometricInterpretation") == "YBR_FULL_422":
         bits = bits * 2 // 3
-    if syntax and not syntax.is_encapsulated and len(dataset.PixelData) * 8 < bits:
+    on_disk = pixels_on_disk(dataset)
+    if on_disk is not None:
+        file, offset, length = on_disk
+        if syntax.is_encapsulated and file.stat().st_size > MAX_COMPRESSED:
+            raise Refused(Reason.TOO_LARGE)
+        length = min(length, file.stat().st_size - offset)
+    else:
+        length = len(dataset.PixelData)
+    if syntax and not syntax.is_encapsulated and length * 8 < bits:
         raise Refused(Reason.TRUNCATED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from pydicom.dataelem import DataElement
 from pydicom.dataset import Dataset, FileDataset
 from pydicom.uid import UID
 
@@ -46,8 +47,8 @@ def collect_identifiers(dataset: FileDataset) -> set[str]:
 
 
 def _texts(dataset: Dataset) -> Iterator[tuple[str, bool]]:
-    for element in dataset.iterall():
-        if element.tag.group == _PIXELS or element.is_empty:
+    for element in _elements(dataset):
+        if element.is_empty:
             continue
         if element.VR in _WHOLE:
             values = element.value if element.VM > 1 else [element.value]
@@ -56,6 +57,18 @@ def _texts(dataset: Dataset) -> Iterator[tuple[str, bool]]:
                 yield text, element.VR not in ("DA", "DT", "UI", "AE")
         elif element.VR in _BINARY and isinstance(element.value, bytes) and len(element.value) <= _MAX_BINARY:
             yield from ((run, False) for run in _runs(element.value))
+
+
+def _elements(dataset: Dataset) -> Iterator[DataElement]:
+    """All elements of all depths but pixels, which may still be on disk and stay there."""
+    for tag in list(dataset.keys()):
+        if tag >> 16 == _PIXELS:
+            continue
+        element = dataset[tag]
+        yield element
+        if element.VR == "SQ":
+            for item in element.value:
+                yield from _elements(item)
 
 
 def _runs(data: bytes) -> set[str]:

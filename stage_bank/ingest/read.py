@@ -6,13 +6,19 @@ from io import BytesIO
 from pathlib import Path
 
 import pydicom
-from pydicom.dataset import FileDataset
+from pydicom.dataelem import RawDataElement
+from pydicom.dataset import Dataset, FileDataset
 from pydicom.uid import ExplicitVRBigEndian, ExplicitVRLittleEndian, ImplicitVRLittleEndian
 
 from stage_bank.ingest.quiet import quiet
 from stage_bank.ingest.report import Reason
 
-__all__ = ["Refused", "read_dataset"]
+__all__ = ["LARGE", "Refused", "pixels_on_disk", "read_dataset"]
+
+LARGE = 64 << 20
+"""Bytes of a file from which on its frames are read from disk one at a time."""
+
+_PIXEL_DATA = 0x7FE00010
 
 _LEADING_GROUPS = (b"\x08\x00", b"\x02\x00", b"\x00\x08")
 """A data set without preamble starts in group 0008 (little or big endian) or 0002."""
@@ -28,13 +34,14 @@ class Refused(Exception):
 
 @quiet()
 def read_dataset(path: Path) -> FileDataset:
-    """Parse the whole file.
+    """Parse the whole file. Of files above `LARGE` bytes, pixel data stay on disk until they are asked for.
 
     Raises:
         Refused: not DICOM, damaged, or not readable.
     """
     try:
-        data = path.read_bytes()
+        large = path.stat().st_size > LARGE
+        data = _start(path) if large else path.read_bytes()
     except OSError as error:
         raise Refused(Reason.UNREADABLE) from error
     if not data:
@@ -43,7 +50,10 @@ def read_dataset(path: Path) -> FileDataset:
     if not has_preamble and data[:2] not in _LEADING_GROUPS:
         raise Refused(Reason.NOT_DICOM)
     try:
-        dataset = pydicom.dcmread(BytesIO(data), force=not has_preamble)
+        if large:
+            dataset = pydicom.dcmread(path, force=not has_preamble, defer_size=LARGE // 4)
+        else:
+            dataset = pydicom.dcmread(BytesIO(data), force=not has_preamble)
         _check_walkable(dataset)
     except EOFError as error:
         raise Refused(Reason.TRUNCATED) from error
@@ -58,11 +68,33 @@ def read_dataset(path: Path) -> FileDataset:
     return dataset
 
 
+def pixels_on_disk(dataset: Dataset) -> tuple[Path, int, int] | None:
+    """File, offset and length of pixel data that were not read yet; `None` when they were."""
+    if not isinstance(dataset, FileDataset) or "PixelData" not in dataset:
+        return None
+    element = dataset.get_item("PixelData", keep_deferred=True)
+    if not isinstance(element, RawDataElement) or element.value is not None or not dataset.filename:
+        return None
+    return Path(str(dataset.filename)), element.value_tell, element.length
+
+
+def _start(path: Path) -> bytes:
+    with path.open("rb") as stream:
+        return stream.read(132)
+
+
 def _check_walkable(dataset: FileDataset) -> None:
     """Read every element's value once, so that damage shows here and not in the middle of later work."""
+    waiting = pixels_on_disk(dataset) is not None
     for part in (dataset.file_meta, dataset):
-        for element in part.iterall():
-            _ = element.value
+        for tag in list(part.keys()):
+            if waiting and tag == _PIXEL_DATA:
+                continue
+            element = part[tag]
+            if element.VR == "SQ":
+                for item in element.value:
+                    for inner in item.iterall():
+                        _ = inner.value
 
 
 def _name_the_encoding(dataset: FileDataset) -> None:

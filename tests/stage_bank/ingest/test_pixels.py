@@ -11,7 +11,7 @@ from pydicom.dataset import Dataset
 from pydicom.pixels.processing import apply_rescale
 from pydicom.sequence import Sequence
 
-from stage_bank.ingest import ingest_folder
+from stage_bank.ingest import Reason, ingest_folder, read
 from stage_bank.ingest.read import read_dataset
 from stage_bank.ingest.render import render
 from tests.stage_bank.dicom_files import KEY, ct, picture, write
@@ -94,3 +94,25 @@ def test_nothing_planted_in_headers_reaches_a_picture(tmp_path):
     kept = repr(image.picture.facts) + image.patient + image.series
     assert not any(word in kept for word in ("4711", "Doe", "Peter", "Roe", "Miller", str(dataset.SeriesInstanceUID)))
     assert pydicom.dcmread(tmp_path / "Peter Doe.dcm").PatientID == "MRN-4711"
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_frames_left_on_disk_are_the_same_as_frames_read_at_once(tmp_path, monkeypatch, bits):
+    frames = np.random.default_rng(1).integers(0, 1 << bits, (20, 64, 64)).astype(f"u{bits // 8}")
+    dataset = ct(pixels=frames, BitsAllocated=bits, BitsStored=bits, HighBit=bits - 1)
+    dataset.PixelData = frames.tobytes()
+    file = write(dataset, tmp_path / "dicom" / "x.dcm")
+    at_once = ingest_folder(tmp_path / "dicom", KEY)
+    monkeypatch.setattr(read, "LARGE", 40_000)
+    assert read.pixels_on_disk(read.read_dataset(file)) is not None
+    later = ingest_folder(tmp_path / "dicom", KEY)
+    assert later.identifiers == at_once.identifiers
+    for one, other in zip(later.images, at_once.images, strict=True):
+        np.testing.assert_array_equal(one.pixels, other.pixels)
+    file.write_bytes(file.read_bytes()[:-3000])
+    assert [report.reason for report in _refused(tmp_path / "dicom")] == [Reason.TRUNCATED]
+
+
+def _refused(folder):
+    write(ct("GOOD-1"), folder / "good.dcm")
+    return [report for report in ingest_folder(folder, KEY).report.files if report.path == "x.dcm"]
