@@ -1,7 +1,8 @@
 """The patient wall: no state that could name a patient is admitted, and one bad state stops no other.
 
 Everything a state holds is searched for every identifier of the ingested files (names, IDs, UIDs, dates, accession
-numbers, free text): raw, in UTF-16 and Latin-1, in base64, and inside gzip, zip and PNG containers. The check fails
+numbers, free text) in its usual renderings: raw, in UTF-16 and Latin-1, in base64, hex, URL and JSON escapes, and
+inside gzip, zip and PNG containers. The check fails
 closed: a state that cannot be searched is refused. What it cannot see is text drawn into pixels; ingest refuses those.
 """
 
@@ -16,6 +17,7 @@ from stage_bank.layers import Layer, layers
 from stage_bank.needles import NeedleIndex
 from stage_bank.prompts import user_prompt
 from stage_bank.public_words import mask_public
+from stage_bank.renderings import renderings
 from stage_bank.state import TrainingState
 
 __all__ = ["Breach", "PatientWall", "Rejected"]
@@ -60,7 +62,7 @@ class PatientWall:
 
     def __init__(self, identifiers: Iterable[str]) -> None:
         texts = frozenset(identifiers)
-        self._needles = NeedleIndex(texts)
+        self._needles = NeedleIndex(form for text in texts for form in renderings(text))
         self._lower = frozenset(text.strip().lower() for text in texts)
 
     def breaches(self, state: TrainingState) -> list[Breach]:

@@ -11,6 +11,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from urllib.parse import unquote_to_bytes
 
 import numpy as np
 
@@ -19,6 +20,8 @@ __all__ = ["Layer", "layers"]
 _MAX_BYTES = 64 << 20
 _MAX_DEPTH = 4
 _BASE64 = re.compile(rb"[A-Za-z0-9+/_-]{8,}={0,2}")
+_HEX = re.compile(rb"[0-9A-Fa-f]{12,}")
+_ESCAPE = re.compile(rb"\\u([0-9A-Fa-f]{4})")
 _PRINTABLE = re.compile(rb"[\x20-\x7e\s]+")
 _PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -48,6 +51,7 @@ def layers(data: bytes, depth: int = 0, note: str = "") -> Iterator[Layer]:
         raise ValueError("too large or too deeply nested to be searched")
     yield from _split(data, note)
     yield from _decoded(data, note)
+    yield from _unescaped(data, note)
     for inner, how in _unpacked(data):
         yield from layers(inner, depth + 1, f"{note}, {how}")
 
@@ -88,6 +92,23 @@ def _decoded(data: bytes, note: str) -> Iterator[Layer]:
             if len(piece) >= 6:
                 decoded = base64.b64decode(piece + b"=" * (-len(piece) % 4))
                 yield Layer(decoded, not _PRINTABLE.fullmatch(decoded), f"{note}, in base64")
+
+
+def _unescaped(data: bytes, note: str) -> Iterator[Layer]:
+    """Hex runs at both alignments, and the text without URL and JSON escapes."""
+    for run in _HEX.findall(data):
+        for start in range(2):
+            piece = run[start:]
+            decoded = bytes.fromhex(piece[: len(piece) & ~1].decode("ascii"))
+            yield Layer(decoded, not _PRINTABLE.fullmatch(decoded), f"{note}, in hex")
+    if b"%" in data:
+        yield Layer(unquote_to_bytes(data), True, f"{note}, URL-encoded")
+    if b"\\u" in data:
+        yield Layer(_ESCAPE.sub(_character, data), True, f"{note}, in JSON escapes")
+
+
+def _character(escape: re.Match[bytes]) -> bytes:
+    return chr(int(escape.group(1), 16)).encode("utf-8", "surrogatepass")
 
 
 def _unpacked(data: bytes) -> Iterator[tuple[bytes, str]]:

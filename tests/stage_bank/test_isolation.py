@@ -118,6 +118,38 @@ def test_a_planted_identifier_is_found_in_every_disguise(identifier, hide):
     assert WALL.breaches(state(hidden=hidden))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Peter Doe",
+        "DOE, PETER",
+        "doe_peter",
+        "2004-01-19",
+        "19.01.2004",
+        "01/19/2004",
+        "Muller",
+        "MÜLLER",
+        "Mu\u0308ller",
+    ],
+)
+def test_another_rendering_of_an_identifier_is_found(text):
+    assert WALL.breaches(with_file(f"see {text} now".encode()))
+
+
+@pytest.mark.parametrize(
+    "hide",
+    [
+        lambda s: s.encode().hex().encode(),
+        lambda s: b"a" + s.encode().hex().upper().encode(),
+        lambda s: "".join(f"%{byte:02X}" for byte in s.encode()).encode(),
+        lambda s: json.dumps(s).encode(),
+    ],
+)
+@pytest.mark.parametrize("identifier", ["Doe^Peter", "MRN-4711", "Müller"])
+def test_an_escaped_identifier_is_found(identifier, hide):
+    assert WALL.breaches(with_file(hide(identifier)))
+
+
 @pytest.mark.parametrize("identifier", ["Doe^Peter", "20040119", "1.2.276.0.723"])
 def test_a_long_identifier_is_found_inside_an_array(identifier):
     array = np.frombuffer(identifier.encode().center(64, b"\0"), dtype=np.float32)
