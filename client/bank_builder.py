@@ -14,8 +14,9 @@ import numpy as np
 
 from client.site_config import SiteConfig
 from common.canonical import Json
-from common.errors import BankError, ConfigurationError
+from common.errors import BankError, ConfigurationError, DataError
 from common.sandbox import Sandbox
+from common.signing import VerifyKey
 from common.stages import Focus, Outcome, Track
 from rubrics.replay import Replayer
 from stage_bank.fabrication import Fabricator, random_condition
@@ -24,6 +25,7 @@ from stage_bank.isolation import PatientWall
 from stage_bank.picture import Picture
 from stage_bank.state import TrainingState
 from stage_bank.store import Snapshot, StageBank, write_durably
+from stage_bank.walls import EvaluationWall, Walls, read_fingerprints
 
 __all__ = ["Filled", "fill_bank", "site_secret"]
 
@@ -50,7 +52,7 @@ class Filled:
 
     Args:
         snapshot: the latest snapshot.
-        rejected: states that the patient wall kept out.
+        rejected: states that a wall kept out.
         report: what became of the files, line by line; empty when the bank was full already.
     """
 
@@ -71,7 +73,8 @@ def fill_bank(config: SiteConfig, sandbox: Sandbox, progress: Progress, announce
     Raises:
         DataError: no usable image, or no state can be made of them.
         BankError: the bank cannot be written, or another process writes it.
-        ConfigurationError: the settings ask for no states.
+        ConfigurationError: the settings ask for no states, or name fingerprints that cannot be read.
+        SigningError: the fingerprints are not the server's.
     """
     if config.bank.states == 0:
         raise ConfigurationError("bank.states is 0", where=config.site, remedy="Set how many states the bank holds.")
@@ -79,15 +82,19 @@ def fill_bank(config: SiteConfig, sandbox: Sandbox, progress: Progress, announce
         latest = bank.latest_snapshot()
         if latest is not None and len(latest.rows) >= config.bank.states:
             return Filled(latest, 0, ())
+        evaluation = _evaluation_wall(config)
         progress({"state": "reading images"})
         ingested = ingest_folder(config.data, site_secret(config.state / "site.secret"))
         report = config.state / "ingest_report.json"
         report.write_text(json.dumps(ingested.report.to_json(), indent=1) + "\n", encoding="utf-8")
-        wall = PatientWall(ingested.identifiers)
+        walls = Walls(PatientWall(ingested.identifiers), evaluation)
+        images = [image for image in ingested.images if evaluation is None or not evaluation.holds_out(image.picture)]
+        if not images:
+            raise DataError("every usable image is in the server's held-out suites", where=str(config.data))
         cursor = _Cursor(config.state / "builder.json")
         held, rejected = 0 if latest is None else len(latest.rows), 0
-        for index, state in _states(config, latest, ingested.images, sandbox, cursor.start):
-            if wall.breaches(state):
+        for index, state in _states(config, latest, images, sandbox, cursor.start):
+            if walls.breaches(state):
                 rejected += 1
                 continue
             bank.add(state)
@@ -165,8 +172,27 @@ def _states(
 def _by_patient(images: Sequence[PatientImage]) -> list[tuple[str, list[Picture]]]:
     grouped: dict[str, list[Picture]] = {}
     for image in images:
-        grouped.setdefault(image.patient, []).append(Picture(image.pixels, facts={"modality": image.modality}))
+        grouped.setdefault(image.patient, []).append(image.picture)
     return list(grouped.items())
+
+
+def _evaluation_wall(config: SiteConfig) -> EvaluationWall | None:
+    """The wall against the server's suites; none while the site has no fingerprints of them.
+
+    Raises:
+        ConfigurationError: the file cannot be read.
+        SigningError: it is not signed by the server.
+    """
+    file = config.server.fingerprints
+    if file is None:
+        return None
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(
+            "cannot read the server's fingerprints", where=str(file), remedy=f"{error.strerror}."
+        ) from error
+    return EvaluationWall(read_fingerprints(data, VerifyKey.from_hex(config.server.public_key)))
 
 
 def site_secret(path: Path) -> bytes:

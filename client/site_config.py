@@ -28,6 +28,8 @@ class ServerTrust(_Settings):
 
     public_key: Digest
     """Ed25519 key as 64 hex digits, received out of band."""
+    fingerprints: Path | None = None
+    """The server's signed fingerprints of its held-out suites, received when enrolling."""
 
 
 class SocketSettings(_Settings):
@@ -154,4 +156,6 @@ def _resolved(config: SiteConfig, base: Path) -> SiteConfig:
     folder = config.sockets.folder
     sockets = config.sockets.model_copy(update={"folder": base / folder}) if folder is not None else config.sockets
     paths = {name: base / getattr(config, name) for name in ("data", "state", "model")}
-    return config.model_copy(update={**paths, "sockets": sockets})
+    prints = config.server.fingerprints
+    server = config.server.model_copy(update={"fingerprints": base / prints}) if prints is not None else config.server
+    return config.model_copy(update={**paths, "sockets": sockets, "server": server})

@@ -42,6 +42,7 @@ from deploy.local_federation import (
 from deploy.prepare import DEFAULT_CACHE, make_once, policy_job, suites_job
 from deploy.supervision import Component, MemoryMeter, Supervisor
 from server.config import EvaluationSettings, FederationConfig, SiteEnrolment
+from server.fingerprints import suite_fingerprints
 from server.report import read_run, write_report, write_summary
 
 __all__ = ["main"]
@@ -170,11 +171,14 @@ class _Demo:
             self._enter("setting up the sites")
             shutil.copytree(suites, self._run / "suites")
             server = SigningKey.load_or_create(self._run / "server.key")
+            fingerprints = self._run / "fingerprints.json"
+            fingerprints.write_bytes(suite_fingerprints(self._run / "suites", server))
             sites = set_up_sites(
                 self._run,
                 folders,
                 model=model,
                 server=server.public,
+                fingerprints=fingerprints,
                 sockets=scratch,
                 states=arguments.states,
                 seed=arguments.seed,

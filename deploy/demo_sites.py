@@ -66,6 +66,7 @@ def set_up_sites(
     *,
     model: Path,
     server: VerifyKey,
+    fingerprints: Path,
     sockets: Path,
     states: int,
     seed: int,
@@ -78,6 +79,7 @@ def set_up_sites(
         own: site name to DICOM folder, or `None` for the sample images.
         model: folder of the base model.
         server: the key the sites believe.
+        fingerprints: the server's fingerprints of the held-out suites.
         sockets: a short folder for the Unix sockets.
         states: size of each site's Stage Bank.
         seed: seed of the banks.
@@ -96,7 +98,7 @@ def set_up_sites(
             "data": str(data.resolve()),
             "state": str(home / name),
             "model": str(model.resolve()),
-            "server": {"public_key": server.hex},
+            "server": {"public_key": server.hex, "fingerprints": str(fingerprints.resolve())},
             "sockets": {"folder": str(sockets / str(len(sites)))},
             "bank": {"states": states, "seed": seed},
             "policy": {"tracks": [track.value for track in tracks]},

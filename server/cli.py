@@ -61,6 +61,11 @@ def _parser() -> argparse.ArgumentParser:
     suites.add_argument("--cells", type=int, default=16, metavar="N", help="tasks of each track (default: 16)")
     _add_tracks(suites)
 
+    prints = _add(commands, "fingerprints", _fingerprints, "fingerprint the held-out suites for the sites, signed")
+    prints.add_argument("suites", type=Path, metavar="FOLDER", help="what `bat-server suites` built")
+    prints.add_argument("--key", type=Path, required=True, help="the server's signing key")
+    prints.add_argument("--out", type=Path, required=True, metavar="FILE", help="JSON file to give to the sites")
+
     sealed = _add(commands, "sealed", _sealed, "score a finished run on the sealed suite, once and for the report")
     sealed.add_argument("run", type=Path, metavar="RUN", help="run directory")
 
@@ -179,6 +184,22 @@ def _suites(arguments: argparse.Namespace) -> int:
     from server.sealed import prepare_suites
 
     prepare_suites(arguments.out, arguments.tracks, arguments.cells, arguments.seed)
+    print(arguments.out)
+    return 0
+
+
+def _fingerprints(arguments: argparse.Namespace) -> int:
+    from common.errors import ConfigurationError
+    from common.signing import SigningKey
+    from server.fingerprints import suite_fingerprints
+
+    signed = suite_fingerprints(arguments.suites, SigningKey.load(arguments.key))
+    try:
+        arguments.out.write_bytes(signed)
+    except OSError as error:
+        raise ConfigurationError(
+            "cannot write the fingerprints", where=str(arguments.out), remedy=f"{error.strerror}."
+        ) from error
     print(arguments.out)
     return 0
 

@@ -35,6 +35,6 @@ def _run(config: SiteConfig, _arguments: argparse.Namespace) -> int:
     print("\n".join(filled.report))
     print(
         f"bank filled: {len(filled.snapshot.rows)} states of {patients} patients in snapshot {filled.snapshot.number}, "
-        f"{filled.rejected} kept out by the wall"
+        f"{filled.rejected} kept out by the walls"
     )
     return 0

@@ -1,8 +1,9 @@
 """The server's keyed fingerprints of its held-out suites: what a site may know of them to keep them out of its bank.
 
 A fingerprint holds truncated HMAC-SHA-256 values of perceptual bands and word shingles, under a key that is fixed when
-a site enrols. It tells nothing about a picture that one does not have, and a site learns only whether its own matches.
-The set is signed by the server; the site pins it. Matches stay inside the site: no message has a field for them.
+a site enrols. Others learn nothing from it without the key. A site holds the key and could try all values of a band, so
+it can learn the coarse hash of a held-out picture, but not the picture. The set is signed by the server; the site pins
+it. Matches stay inside the site: no message has a field for them.
 """
 
 from __future__ import annotations
