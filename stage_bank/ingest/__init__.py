@@ -2,7 +2,7 @@
 
 from stage_bank.deidentify.dataset import deidentify
 from stage_bank.ingest.folder import IngestResult, PatientImage, ingest_folder
-from stage_bank.ingest.hooks import PictureSource, References, SeriesSource
+from stage_bank.ingest.hooks import PictureSource, References, SeriesSlice, SeriesSource
 from stage_bank.ingest.identifiers import collect_identifiers
 from stage_bank.ingest.report import FileReport, IngestReport, Reason, SeriesReport, Status
 from stage_bank.ingest.site_map import SiteMap
@@ -16,6 +16,7 @@ __all__ = [
     "Reason",
     "References",
     "SeriesReport",
+    "SeriesSlice",
     "SeriesSource",
     "SiteMap",
     "Status",

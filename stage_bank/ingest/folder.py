@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from common.errors import DataError
 from stage_bank.ingest.archives import unpacked
-from stage_bank.ingest.hooks import References, SeriesSource
+from stage_bank.ingest.hooks import References, SeriesSlice, SeriesSource
 from stage_bank.ingest.identity import conflicts, pseudonym
 from stage_bank.ingest.quiet import quiet
 from stage_bank.ingest.read import Refused
@@ -103,7 +103,7 @@ def ingest_folder(
         folder: any nesting; links inside it are followed, loops end; archives are opened in a private folder elsewhere.
         site_key: secret of the site, at least 16 bytes; decides pseudonyms.
         site_map: the site's own identities, before those of the headers.
-        references: asked for findings of every series.
+        references: shown every reference file, asked for findings of every series.
         per_patient: pictures of one patient, at most.
 
     Raises:
@@ -121,6 +121,8 @@ def ingest_folder(
                 candidates.append(survey(found, site_map, book.identifiers))
             except Refused as refusal:
                 book.note(FileReport(found.name, _status(refusal.reason), refusal.reason))
+                if references is not None and refusal.reason is Reason.NOT_AN_IMAGE:
+                    references.offer(found)
         if not book.files and not candidates:
             raise DataError("the DICOM folder is empty", where=str(folder), remedy="Copy the studies into it.")
         for group, reason in _by_patient(candidates):
@@ -129,6 +131,8 @@ def ingest_folder(
             else:
                 for candidate in group:
                     book.note(FileReport(candidate.found.name, Status.QUARANTINED, reason))
+    for noted in () if references is None else references.reports():
+        book.note(noted)
     report = IngestReport(
         files=tuple(book.files[name] for name in sorted(book.files)),
         patients=len({image.patient for image in images}),
@@ -183,7 +187,7 @@ def _patient(
             book.note(report)
             taken += fresh
         if taken:
-            findings = _findings(files[0], patient, taken, references)
+            findings = _findings(files, patient, taken, references)
             images += [PatientImage(patient, _picture(*pair), series) for pair in zip(taken, findings, strict=True)]
     return images
 
@@ -194,12 +198,13 @@ def _series_name(site_key: bytes, candidate: Candidate) -> str:
 
 
 def _findings(
-    first: Candidate, patient: str, taken: list[Taken], references: References | None
+    files: list[Candidate], patient: str, taken: list[Taken], references: References | None
 ) -> list[NDArray[np.bool_] | None]:
     if references is None:
         return [None] * len(taken)
-    sources = tuple(one.source for one in taken)
-    series = SeriesSource(first.series, first.identity.study, first.frame_of_reference, patient, sources)
+    first, sources = files[0], tuple(one.source for one in taken)
+    slices = (SeriesSlice(file.instance, frame, place) for file in files for frame, place in enumerate(file.places))
+    series = SeriesSource(first.series, first.identity.study, first.frame_of_reference, patient, sources, tuple(slices))
     masks = list(references.findings_for(series))
     for mask, source in zip(masks, sources, strict=True):
         if mask is not None and mask.shape != source.shape:

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from stage_bank.ingest import SeriesSource, ingest_folder
+from stage_bank.ingest import FileReport, SeriesSource, ingest_folder
+from stage_bank.ingest.walk import Found
 from tests.stage_bank.dicom_files import KEY, ct, picture, write
 
 
@@ -21,6 +22,12 @@ class Corner:
             masks.append(mask if number % 2 == 0 else None)
         return masks
 
+    def offer(self, found: Found) -> None:
+        raise AssertionError("no file here is a reference")
+
+    def reports(self) -> list[FileReport]:
+        return []
+
 
 def test_masks_follow_their_pictures_through_shrinking(tmp_path):
     for z in range(2):
@@ -36,6 +43,7 @@ def test_masks_follow_their_pictures_through_shrinking(tmp_path):
     (asked,) = references.asked
     assert (asked.series_uid, asked.study_uid, asked.patient) == ("1.2.3", "1.2", first.patient)
     assert [source.place.position[2] for source in asked.pictures if source.place] == [0.0, 1.0]
+    assert [slice_.place.position[2] for slice_ in asked.slices if slice_.place] == [0.0, 1.0]
 
 
 def test_a_mask_of_another_shape_is_a_defect_of_the_source(tmp_path):
