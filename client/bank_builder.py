@@ -38,6 +38,9 @@ SNAPSHOT_EVERY = 42
 ATTEMPTS = 20
 """Conditions tried in a row without one admitted state before a track is left out."""
 
+REJECTED_IN_A_ROW = 100
+"""States kept out one after the other before the images are blamed."""
+
 CELLS = tuple(product(Outcome, Focus))
 """The cells of a track, in the order in which they are filled."""
 
@@ -92,11 +95,15 @@ def fill_bank(config: SiteConfig, sandbox: Sandbox, progress: Progress, announce
         if not images:
             raise DataError("every usable image is in the server's held-out suites", where=str(config.data))
         cursor = _Cursor(config.state / "builder.json")
-        held, rejected = 0 if latest is None else len(latest.rows), 0
+        held, rejected, in_a_row = 0 if latest is None else len(latest.rows), 0, 0
         for index, state in _states(config, latest, images, sandbox, cursor.start):
             if walls.breaches(state):
                 rejected += 1
+                in_a_row += 1
+                if in_a_row >= REJECTED_IN_A_ROW:
+                    raise BankError("the walls keep every state out", where=str(config.data), remedy="Add images.")
                 continue
+            in_a_row = 0
             bank.add(state)
             held += 1
             if held % 10 == 0:

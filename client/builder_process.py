@@ -82,7 +82,7 @@ class BuilderProcess:
     def _run(self) -> int:
         """One life of the builder; its exit status."""
         self._process = process = subprocess.Popen(
-            [sys.executable, "-m", "client.builder"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-I", "-m", "client.builder"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         assert process.stdin is not None
         assert process.stdout is not None

@@ -87,12 +87,12 @@ class SiteConfig(_Settings):
 
     @property
     def bank_folder(self) -> Path:
-        """The sealed Stage Bank."""
+        """The Stage Bank."""
         return self.state / "bank"
 
     @property
     def bank_key_file(self) -> Path:
-        """The key that seals the bank."""
+        """The key that the bank is encrypted with, where no command gives it."""
         return self.state / "bank.key"
 
     def open_vault(self, *, create: bool = False) -> Vault:

@@ -57,8 +57,9 @@ def _pictures(state: TrainingState) -> Iterator[npt.NDArray[np.float64]]:
 
 
 def _texts(state: TrainingState) -> Sequence[str]:
+    """Free texts of cases. A header has a closed vocabulary that every state of a site shares: it tells nothing."""
     return [
         text
         for path, data in state.files.items()
-        if path.startswith("cases/") and read_array(path, data) is None and (text := read_text(path, data))
+        if path.startswith("cases/") and not path.endswith("/header.json") and (text := read_text(path, data))
     ]

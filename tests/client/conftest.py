@@ -154,5 +154,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 def hospital() -> Iterator[Hospital]:
     root = Path(tempfile.mkdtemp(prefix="bat-", dir="/tmp"))
     root.chmod(0o711)
-    yield Hospital(root)
+    made = Hospital(root)
+    yield made
+    made.close()
     shutil.rmtree(root, ignore_errors=True)

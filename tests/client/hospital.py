@@ -22,6 +22,7 @@ class Hospital:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.file = root / "site.toml"
+        self._started: list[subprocess.Popen[str]] = []
         tiny_model(root / "model")
         self.write()
 
@@ -39,7 +40,16 @@ class Hospital:
 
     def start(self, *command: str) -> subprocess.Popen[str]:
         words = [sys.executable, "-m", "client.cli", *(command or ("run",)), str(self.file)]
-        return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self._started.append(process)
+        return process
+
+    def close(self) -> None:
+        """End what a failed test left running."""
+        for process in self._started:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
 
 
 def until(condition: Callable[[], object], timeout_s: float = 30.0) -> None:

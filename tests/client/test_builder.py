@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -20,8 +21,11 @@ from tests.client.hospital import Hospital, until
 
 def builders() -> list[psutil.Process]:
     """The builder processes of this test's daemons."""
-    children = psutil.Process().children(recursive=True)
-    return [child for child in children if "client.builder" in child.cmdline()]
+    found = []
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):  # ended meanwhile
+            found += [child] if "client.builder" in child.cmdline() else []
+    return found
 
 
 def states(config: SiteConfig) -> int:

@@ -16,7 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("demo")
-    (folder / "suites").mkdir()
+    suites = [sys.executable, "-m", "server.cli", "suites", "--out", str(folder / "suites"), "--cells", "1"]
+    subprocess.run(suites, cwd=ROOT, check=True, stdout=subprocess.DEVNULL, timeout=300)
     sizes = {"--rounds": 1, "--steps": 1, "--states": 12, "--cells": 1}
     command = [sys.executable, "-m", "deploy.demo", "--plain", "--seed", "5"]
     command += ["--runs", str(folder / "runs"), "--suites", str(folder / "suites")]
