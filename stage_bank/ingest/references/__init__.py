@@ -1,6 +1,8 @@
 """The site's own references: what is real in its images, as masks that follow their pictures."""
 
 from stage_bank.ingest.references.dicom import DicomReferences
+from stage_bank.ingest.references.labels import LabelReferences
 from stage_bank.ingest.references.polygons import polygon_mask
+from stage_bank.ingest.references.together import Together
 
-__all__ = ["DicomReferences", "polygon_mask"]
+__all__ = ["DicomReferences", "LabelReferences", "Together", "polygon_mask"]
