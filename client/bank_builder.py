@@ -20,7 +20,8 @@ from common.signing import VerifyKey
 from common.stages import Focus, Outcome, Track
 from rubrics.replay import Replayer
 from stage_bank.fabrication import Fabricator, random_condition
-from stage_bank.ingest import PatientImage, ingest_folder
+from stage_bank.ingest import PatientImage
+from stage_bank.ingest.references import ingest_site
 from stage_bank.isolation import PatientWall
 from stage_bank.picture import Picture
 from stage_bank.state import TrainingState
@@ -87,7 +88,7 @@ def fill_bank(config: SiteConfig, sandbox: Sandbox, progress: Progress, announce
             return Filled(latest, 0, ())
         evaluation = _evaluation_wall(config)
         progress({"state": "reading images"})
-        ingested = ingest_folder(config.data, site_secret(config.state / "site.secret"))
+        ingested = ingest_site(config.data, site_secret(config.state / "site.secret"))
         report = config.state / "ingest_report.json"
         report.write_text(json.dumps(ingested.report.to_json(), indent=1) + "\n", encoding="utf-8")
         walls = Walls(PatientWall(ingested.identifiers), evaluation)

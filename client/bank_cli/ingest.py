@@ -1,4 +1,4 @@
-"""`bat-client bank ingest`: images into the site's encrypted store, now or whenever new ones lie still."""
+"""`bat-client bank ingest`: images and references into the encrypted store, now or whenever new ones lie still."""
 
 from __future__ import annotations
 
@@ -19,10 +19,14 @@ IMAGES_PER_PATIENT = 64
 
 def add(subparsers: Subparsers[argparse.ArgumentParser]) -> None:
     """Register the command."""
-    text = "read DICOM files and ZIPs into the encrypted image store; names every file that was left out, and why"
+    text = "read DICOM, ZIPs and NIfTI into the encrypted image store; names every file that was left out, and why"
     command = add_site_command(subparsers, "ingest", _run, text)
     command.add_argument("folder", type=Path, nargs="?", metavar="DIR", help="only read (default: the site's data)")
     command.add_argument("--map", type=Path, metavar="CSV", help="kind,value,unit: files, studies, patients to units")
+    command.add_argument(
+        "--labels", type=Path, action="append", default=[], metavar="FILE", help="CSV or JSON of boxes"
+    )
+    command.add_argument("--body-part", default="", metavar="TERM", help="what NIfTI volumes show, such as CHEST")
     command.add_argument("--report", type=Path, help="JSON report (default: ingest_report.json in the state folder)")
     command.add_argument("--watch", action="store_true", help="go on: poll the folder until stopped")
     command.add_argument("--interval", type=_seconds, default=30.0, metavar="S", help="between two looks (default 30)")
@@ -48,13 +52,21 @@ def _run(config: SiteConfig, arguments: argparse.Namespace) -> int:
 
 def _once(config: SiteConfig, folder: Path, arguments: argparse.Namespace) -> None:
     from client.bank_builder import site_secret
-    from stage_bank.ingest import SiteMap, ingest_folder
+    from stage_bank.ingest import SiteMap
+    from stage_bank.ingest.references import ingest_site
     from stage_bank.ingest.store import ImageStore
     from stage_bank.store.vault import write_durably
 
     site_map = None if arguments.map is None else SiteMap.load(arguments.map)
     secret = site_secret(config.state / "site.secret")
-    result = ingest_folder(folder, secret, site_map=site_map, per_patient=IMAGES_PER_PATIENT)
+    result = ingest_site(
+        folder,
+        secret,
+        site_map=site_map,
+        labels=arguments.labels,
+        body_part=arguments.body_part,
+        per_patient=IMAGES_PER_PATIENT,
+    )
     store = ImageStore(config.state / "images", config.open_vault(create=True))
     added = store.add(result.images, result.identifiers)
     store.record(result.report)

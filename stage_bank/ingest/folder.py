@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -16,10 +14,10 @@ from numpy.typing import NDArray
 from common.errors import DataError
 from stage_bank.ingest.archives import unpacked
 from stage_bank.ingest.hooks import References, SeriesSlice, SeriesSource
-from stage_bank.ingest.identity import conflicts, pseudonym
+from stage_bank.ingest.identity import conflicts, pseudonym, series_pseudonym
 from stage_bank.ingest.quiet import quiet
 from stage_bank.ingest.read import Refused
-from stage_bank.ingest.render import shrink
+from stage_bank.ingest.render import shrink_mask
 from stage_bank.ingest.report import FileReport, IngestReport, Reason, SeriesReport, Status
 from stage_bank.ingest.series import SLICES_PER_SERIES, Taken, read_series, series_geometry
 from stage_bank.ingest.site_map import SiteMap
@@ -27,7 +25,7 @@ from stage_bank.ingest.survey import Candidate, survey
 from stage_bank.ingest.walk import walk
 from stage_bank.picture import Picture
 
-__all__ = ["IMAGES_PER_PATIENT", "IngestResult", "PatientImage", "ingest_folder"]
+__all__ = ["IMAGES_PER_PATIENT", "IngestResult", "NoImages", "PatientImage", "ingest_folder"]
 
 IMAGES_PER_PATIENT = 8
 
@@ -72,6 +70,21 @@ class IngestResult:
     identifiers: frozenset[str] = field(repr=False)
 
 
+class NoImages(DataError):
+    """A folder without one usable image.
+
+    Args:
+        result: without images, but with the report and the identifiers.
+        what: what is wrong.
+        where: the folder.
+        remedy: what to do next.
+    """
+
+    def __init__(self, result: IngestResult, what: str, *, where: str, remedy: str) -> None:
+        self.result = result
+        super().__init__(what, where=where, remedy=remedy)
+
+
 @dataclass
 class _Book:
     """What is known of every file and series so far."""
@@ -107,7 +120,8 @@ def ingest_folder(
         per_patient: pictures of one patient, at most.
 
     Raises:
-        DataError: the folder is missing, empty, or without one usable image.
+        NoImages: not one usable image.
+        DataError: the folder is missing or empty.
     """
     if len(site_key) < 16:
         raise ValueError("the site key has fewer than 16 bytes")
@@ -140,9 +154,11 @@ def ingest_folder(
         seconds=time.monotonic() - started,
         series=tuple(book.series),
     )
+    result = IngestResult(tuple(images), report, frozenset(book.identifiers))
     if not images:
-        raise DataError(f"no usable image among {len(book.files)} files", where=str(folder), remedy=_advice(report))
-    return IngestResult(tuple(images), report, frozenset(book.identifiers))
+        what = f"no usable image among {len(book.files)} files"
+        raise NoImages(result, what, where=str(folder), remedy=_advice(report))
+    return result
 
 
 def _check_folder(folder: Path) -> None:
@@ -173,7 +189,7 @@ def _patient(
     patient = pseudonym(site_key, group[0].identity)
     by_series: dict[str, list[Candidate]] = defaultdict(list)
     for candidate in group:
-        by_series[_series_name(site_key, candidate)].append(candidate)
+        by_series[series_pseudonym(site_key, candidate.series, candidate.found.name)].append(candidate)
     seen: set[bytes] = set()
     images: list[PatientImage] = []
     for series in sorted(by_series):
@@ -192,11 +208,6 @@ def _patient(
     return images
 
 
-def _series_name(site_key: bytes, candidate: Candidate) -> str:
-    message = candidate.series or "file\0" + candidate.found.name
-    return hmac.new(site_key, b"series\0" + message.encode(), hashlib.sha256).hexdigest()[:32]
-
-
 def _findings(
     files: list[Candidate], patient: str, taken: list[Taken], references: References | None
 ) -> list[NDArray[np.bool_] | None]:
@@ -213,7 +224,7 @@ def _findings(
 
 
 def _picture(taken: Taken, mask: NDArray[np.bool_] | None) -> Picture:
-    findings = None if mask is None else shrink(mask.astype(np.float32)) > 0.0
+    findings = None if mask is None else shrink_mask(mask)
     return Picture(taken.pixels, findings, {"modality": taken.modality})
 
 

@@ -9,7 +9,7 @@ from pydicom.dataelem import DataElement
 from pydicom.dataset import Dataset, FileDataset
 from pydicom.uid import UID
 
-__all__ = ["MIN_LENGTH", "collect_identifiers", "is_registered"]
+__all__ = ["MIN_LENGTH", "collect_identifiers", "is_registered", "runs"]
 
 MIN_LENGTH = 4
 """Shorter strings occur by chance everywhere."""
@@ -42,7 +42,7 @@ def collect_identifiers(dataset: FileDataset) -> set[str]:
             if with_words:
                 found.update(_WORD.findall(text))
     if dataset.preamble:
-        found.update(_runs(bytes(dataset.preamble)))
+        found.update(runs(bytes(dataset.preamble)))
     return {text for text in found if len(text) >= MIN_LENGTH and not is_registered(text)}
 
 
@@ -56,7 +56,7 @@ def _texts(dataset: Dataset) -> Iterator[tuple[str, bool]]:
                 text = str(value).strip(" \t\r\n\0")
                 yield text, element.VR not in ("DA", "DT", "UI", "AE")
         elif element.VR in _BINARY and isinstance(element.value, bytes) and len(element.value) <= _MAX_BINARY:
-            yield from ((run, False) for run in _runs(element.value))
+            yield from ((run, False) for run in runs(element.value))
 
 
 def _elements(dataset: Dataset) -> Iterator[DataElement]:
@@ -71,5 +71,6 @@ def _elements(dataset: Dataset) -> Iterator[DataElement]:
                 yield from _elements(item)
 
 
-def _runs(data: bytes) -> set[str]:
+def runs(data: bytes) -> set[str]:
+    """Readable runs of 8 to 256 bytes."""
     return {run.decode("latin-1").strip() for run in _RUN.findall(data)}

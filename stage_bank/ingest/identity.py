@@ -18,7 +18,7 @@ from pydicom.multival import MultiValue
 from stage_bank.ingest.read import Refused
 from stage_bank.ingest.report import Reason
 
-__all__ = ["Identity", "conflicts", "pseudonym", "read_identity"]
+__all__ = ["Identity", "conflicts", "pseudonym", "read_identity", "series_pseudonym"]
 
 _PLACEHOLDERS = frozenset(
     {
@@ -61,6 +61,12 @@ def pseudonym(site_key: bytes, identity: Identity) -> str:
     """The patient's keyed pseudonym: HMAC-SHA-256 over issuer and ID, first 128 bits as 32 hex digits."""
     message = b"\0".join([b"patient", identity.issuer.encode(), identity.patient_id.encode()])
     return hmac.new(site_key, message, hashlib.sha256).hexdigest()[:32]
+
+
+def series_pseudonym(site_key: bytes, uid: str, name: str) -> str:
+    """The keyed pseudonym of a series, 32 hex digits; of a file by its name, where the UID is empty."""
+    message = uid or "file\0" + name
+    return hmac.new(site_key, b"series\0" + message.encode(), hashlib.sha256).hexdigest()[:32]
 
 
 def read_identity(dataset: Dataset) -> Identity:

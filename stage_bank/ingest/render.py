@@ -13,7 +13,7 @@ from stage_bank.ingest.quiet import quiet
 from stage_bank.ingest.read import Refused
 from stage_bank.ingest.report import Reason
 
-__all__ = ["MAX_SIDE", "MIN_SIDE", "render", "shrink", "stretch"]
+__all__ = ["MAX_SIDE", "MIN_SIDE", "render", "shrink", "shrink_mask", "stretch"]
 
 MIN_SIDE = 48
 MAX_SIDE = 512
@@ -63,6 +63,11 @@ def shrink(picture: NDArray[np.float32]) -> NDArray[np.float32]:
         return picture
     size = (max(MIN_SIDE, round(width * factor)), max(MIN_SIDE, round(height * factor)))
     return np.asarray(Image.fromarray(picture).resize(size, Image.Resampling.BOX), dtype=np.float32).clip(0.0, 1.0)
+
+
+def shrink_mask(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """A mask in the size that `shrink` gives its picture: true wherever any pixel was."""
+    return np.asarray(shrink(mask.astype(np.float32)) > 0.0)
 
 
 def _picture(frame: np.ndarray, dataset: Dataset, index: int) -> NDArray[np.float32]:
