@@ -28,7 +28,7 @@ from pydicom.data import data_manager
 from client.cli import main
 from stage_bank.ingest.store import ImageStore
 from tests.client.hospital import Hospital
-from tests.e2e.orthanc import PASSWORD, PLUGIN, USER, Orthanc, orthanc
+from tests.e2e.orthanc import PASSWORD, PLUGIN, USER, Orthanc, behind_tls, orthanc
 
 pytestmark = [
     pytest.mark.slow,
@@ -256,24 +256,22 @@ class Authority:
 
 
 def test_tls_with_own_authority_and_client_certificate(tmp_path: Path, held) -> None:
-    _, files = held
-    key, data = next(iter(files.items()))
+    server, files = held
     authority = Authority(tmp_path)
-    certificate, private = authority.issue("server")
-    both = tmp_path / "both.pem"
-    both.write_bytes(certificate.read_bytes() + private.read_bytes())
+    certificate, key = authority.issue("server")
     ours, our_key = authority.issue("client")
     trusted = f'ca_file = "{authority.file}"\n'
     shown = f'client_certificate = "{ours}"\nclient_key = "{our_key}"\n'
-    with orthanc(tmp_path / "server", tls=both, trusted=authority.file) as server:
-        server.session.verify, server.session.cert = str(authority.file), (str(ours), str(our_key))
-        assert server.upload(data)
+    with behind_tls(server, certificate, key, authority.file) as url:
         for lacking in ("", trusted, shown):
-            done = run(settings(tmp_path, server.url, lacking))
+            done = run(settings(tmp_path, url, lacking))
             assert done.returncode == 1
             assert done.stderr.count("\n") == 1
-            assert "the secure connection fails" in done.stderr or "the server does not answer" in done.stderr
+            assert "the secure connection fails" in done.stderr
             assert not staged(tmp_path)
-        done = run(settings(tmp_path, server.url, trusted + shown))
+        done = run(settings(tmp_path, url, trusted + shown, select='patients = "patients.txt"'))
+        assert done.returncode == 1
+        assert "cannot read the list of patients" in done.stderr
+        done = run(settings(tmp_path, url, trusted + shown))
         assert done.returncode == 0, done.stderr
-    assert staged(tmp_path) == {key: data}
+    assert staged(tmp_path) == files

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from io import BytesIO
 from typing import Any
 from urllib.parse import urlsplit
@@ -10,7 +11,7 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.exceptions import HTTPError
 
-from common.errors import DataError
+from common.errors import ConfigurationError, DataError
 from stage_bank.ingest.dicomweb.credentials import credentials
 from stage_bank.ingest.dicomweb.settings import ServerSettings
 
@@ -65,6 +66,7 @@ def open_session(settings: ServerSettings) -> requests.Session:
     Raises:
         ConfigurationError: credentials or certificates cannot be used.
     """
+    _check_certificates(settings)
     session = requests.Session()
     session.trust_env = False
     session.auth = credentials(settings)
@@ -75,3 +77,19 @@ def open_session(settings: ServerSettings) -> requests.Session:
     session.adapters.clear()
     session.mount(f"{origin(settings.url)[0]}://", _Pinned(settings.url))
     return session
+
+
+def _check_certificates(settings: ServerSettings) -> None:
+    """Whether the files can be used, so that each is complained of by its name and before anything is sent."""
+    context = ssl.create_default_context()
+    if settings.ca_file is not None:
+        try:
+            context.load_verify_locations(settings.ca_file)
+        except OSError as error:
+            raise ConfigurationError("cannot use ca_file", where=str(settings.ca_file), remedy="Give PEM.") from error
+    if settings.client_certificate is not None:
+        try:
+            context.load_cert_chain(settings.client_certificate, settings.client_key, password="")
+        except OSError as error:
+            where = " and ".join(str(file) for file in (settings.client_certificate, settings.client_key) if file)
+            raise ConfigurationError("cannot use the client's certificate", where=where, remedy="Give PEM.") from error

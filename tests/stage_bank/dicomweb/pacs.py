@@ -18,6 +18,8 @@ from pydicom.dataset import FileDataset
 from tests.stage_bank.dicom_files import ct, picture, write
 
 BOUNDARY = "a-boundary"
+HEAD = f"--{BOUNDARY}\r\nContent-Type: application/dicom\r\n\r\n".encode()
+TAIL = f"\r\n--{BOUNDARY}--\r\n".encode()
 
 
 @dataclass
@@ -65,8 +67,7 @@ def _item(values: dict[str, str]) -> dict[str, Any]:
 
 
 def multipart(data: bytes) -> bytes:
-    head = f"--{BOUNDARY}\r\nContent-Type: application/dicom\r\n\r\n".encode()
-    return head + data + f"\r\n--{BOUNDARY}--\r\n".encode()
+    return HEAD + data + TAIL
 
 
 def send(handler: BaseHTTPRequestHandler, status: int, body: bytes, **headers: str) -> bool:

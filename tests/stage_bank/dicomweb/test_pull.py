@@ -18,6 +18,8 @@ from stage_bank.ingest.dicomweb import Staging, cli, session
 from stage_bank.ingest.dicomweb.session import origin
 from tests.stage_bank.dicom_files import KEY, ct, picture
 from tests.stage_bank.dicomweb.pacs import (
+    HEAD,
+    TAIL,
     Pacs,
     filled,
     multipart,
@@ -276,6 +278,33 @@ def test_an_instance_too_large_is_given_up(tmp_path: Path, capsys: pytest.Captur
     assert "larger than max_instance_bytes" in capsys.readouterr().out
     assert not staged(tmp_path)
     assert not staged(tmp_path, "incoming")
+
+
+def test_a_large_instance_takes_little_memory(tmp_path: Path) -> None:
+    pacs = filled(tmp_path, studies=1, per_series=1)
+    small = pacs.instances["1.1", "1.1.1", "1.1.1.1"]
+    blocks, block = 256, bytes(1 << 20)
+
+    def answer(handler: BaseHTTPRequestHandler) -> bool | None:
+        if not is_instance(handler):
+            return None
+        handler.send_response(200)
+        handler.send_header("Content-Type", 'multipart/related; boundary="a-boundary"')
+        handler.send_header("Content-Length", str(len(HEAD + small + TAIL) + blocks * len(block)))
+        handler.end_headers()
+        for part in (HEAD, small, *([block] * blocks), TAIL):
+            handler.wfile.write(part)
+        return True
+
+    pacs.answer = answer
+    with serving(pacs):
+        command = [sys.executable, "-m", "stage_bank.ingest.dicomweb.cli", str(settings_file(tmp_path, pacs.url))]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+    assert status == 0
+    (data,) = staged(tmp_path).values()
+    assert len(data) == blocks * len(block) + len(small)
+    assert usage.ru_maxrss < 200 << 10  # kilobytes; imports alone take most of it
 
 
 @pytest.mark.parametrize("uid", ["../../../etc/cron.d/x", "1.2/../../x", "1..2", "", "1.2\x00", "9" * 65, "a.b"])

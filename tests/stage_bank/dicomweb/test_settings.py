@@ -8,7 +8,7 @@ import pytest
 from requests import Request
 
 from common.errors import ConfigurationError
-from stage_bank.ingest.dicomweb import load_settings
+from stage_bank.ingest.dicomweb import Server, load_settings
 from stage_bank.ingest.dicomweb.credentials import credentials
 from stage_bank.ingest.dicomweb.settings import ServerSettings
 
@@ -81,3 +81,18 @@ def test_credentials_from_a_program() -> None:
 
 def test_without_settings_nothing_is_sent() -> None:
     assert credentials(ServerSettings(url=URL)) is None
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("ca_file", "cannot use ca_file"),
+        ("client_certificate", "cannot use the client's certificate"),
+    ],
+)
+@pytest.mark.parametrize("name", ["missing.pem", "junk.pem"])
+def test_certificate_files_that_cannot_be_used_are_named(tmp_path: Path, setting: str, said: str, name: str) -> None:
+    (tmp_path / "junk.pem").write_text("junk")
+    with pytest.raises(ConfigurationError, match=said) as caught:
+        Server(ServerSettings.model_validate({"url": URL, setting: tmp_path / name}))
+    assert name in str(caught.value)
