@@ -39,7 +39,7 @@ def main() -> int:
         _say("filled", {"kept_out_by_wall": filled.rejected, "report": list(filled.report)})
     except BatError as error:
         done.set()
-        _say("error", {"kind": type(error).__name__, "what": error.what, "where": error.where, "remedy": error.remedy})
+        _say("error", {"kind": _kind(error), "what": error.what, "where": error.where, "remedy": error.remedy})
         return 1
     except KeyboardInterrupt:
         return 130
@@ -47,6 +47,11 @@ def main() -> int:
         if sandbox is not None:
             sandbox.close()
     return 0
+
+
+def _kind(error: BatError) -> str:
+    """The error's nearest class that the daemon knows too."""
+    return next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == BatError.__module__)
 
 
 def _announce(snapshot: Snapshot) -> None:

@@ -67,6 +67,16 @@ class BuilderProcess:
             self._thread.join()
 
     def _supervise(self) -> None:
+        try:
+            self._keep_running()
+        except (OSError, BatError) as error:  # it cannot be started, or the ledger refuses its snapshots
+            self._fail(error if isinstance(error, BatError) else BankError(f"the bank builder cannot run: {error}"))
+        finally:
+            if not self._settled.is_set():
+                self._error = self._error or BankError("the bank builder was stopped before the first snapshot")
+                self._settled.set()
+
+    def _keep_running(self) -> None:
         pause = 1.0
         while not self._stop.is_set():
             status = self._run()
@@ -75,9 +85,6 @@ class BuilderProcess:
             self._progress({"state": f"bank builder ended with status {status}, starting again in {pause:.0f} s"})
             self._stop.wait(pause)
             pause = min(2 * pause, LONGEST_PAUSE_S)
-        if not self._settled.is_set():
-            self._error = self._error or BankError("the bank builder was stopped before the first snapshot")
-            self._settled.set()
 
     def _run(self) -> int:
         """One life of the builder; its exit status."""
@@ -107,7 +114,10 @@ class BuilderProcess:
             self._settled.set()
             print("\n".join(body["report"]), flush=True)
         elif kind == "error":
-            error = getattr(common.errors, body["kind"])
-            self._error = error(body["what"], where=body["where"], remedy=body["remedy"])
-            self._progress({"state": f"bank builder: {self._error}"})
-            self._settled.set()
+            error: type[BatError] = getattr(common.errors, body["kind"])
+            self._fail(error(body["what"], where=body["where"], remedy=body["remedy"]))
+
+    def _fail(self, error: BatError) -> None:
+        self._error = error
+        self._progress({"state": f"bank builder: {error}"})
+        self._settled.set()
