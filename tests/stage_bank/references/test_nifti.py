@@ -76,6 +76,18 @@ def test_masks_follow_their_pictures_whatever_the_affine(tmp_path: Path, seed: i
     }
 
 
+def test_rounding_in_a_mask_does_not_turn_it(tmp_path: Path) -> None:
+    half = np.sqrt(0.5)
+    where = np.array([[1, 0, 0, 0], [0, half, -half, 0], [0, half, half, 0], [0, 0, 0, 1]])
+    nearly = where + 1e-5 * np.array([[0, 0, 0, 0], [0, 0, 0, 0], [0, -1, 1, 0], [0, 0, 0, 0]])
+    mask = blobs(0, (60, 56, 52))
+    save(image_of(mask), where, tmp_path / "n/x_ct.nii")
+    save(mask.astype(np.uint8), nearly, tmp_path / "n/x_ct_seg.nii")
+    result = ingest(tmp_path, "patient,x_ct,A")
+    assert len(result.images) == 8
+    expect_masks_on_their_pictures(result)
+
+
 def nnunet(root: Path, labels: object, channels: object, key: str = "channel_names") -> None:
     for case in ("LIVER_001", "LIVER_002"):
         mask, where = blobs(len(case)), affine(3)
