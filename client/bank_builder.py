@@ -1,53 +1,41 @@
-"""Filling a site's Stage Bank: ingest, fabricate over the grid of cells, wall, admit. Everything stays at the site."""
+"""Filling a site's Stage Bank: fabricate over the grid of cells, wall, admit. Everything stays at the site."""
 
 from __future__ import annotations
 
 import json
-import os
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import count, product
 from pathlib import Path
 
 import numpy as np
 
+from client.bank_schedule import Cell, Job, Schedule
 from client.site_config import SiteConfig
+from client.site_images import PatientTurns, ingest_images, open_image_store
 from common.canonical import Json
-from common.errors import BankError, ConfigurationError, DataError
+from common.errors import BankError, ConfigurationError
 from common.sandbox import Sandbox
 from common.signing import VerifyKey
-from common.stages import Focus, Outcome, Track
 from rubrics.replay import Replayer
 from stage_bank.fabrication import Fabricator, random_condition
-from stage_bank.ingest import PatientImage
-from stage_bank.ingest.references import ingest_site
+from stage_bank.ingest.store import ImageStore
 from stage_bank.isolation import PatientWall
-from stage_bank.picture import Picture
 from stage_bank.state import TrainingState
 from stage_bank.store import Snapshot, StageBank, write_durably
 from stage_bank.walls import EvaluationWall, Walls, read_fingerprints
 
-__all__ = ["Filled", "fill_bank", "site_secret"]
-
-STATES_PER_CONDITION = 3
-"""States that share one patient's pixels and one condition; more is faster, fewer is more varied."""
+__all__ = ["Filled", "fill_bank"]
 
 SNAPSHOT_EVERY = 42
 """States between two snapshots while the bank grows."""
 
-ATTEMPTS = 20
-"""Conditions tried in a row without one admitted state before a track is left out."""
-
 REJECTED_IN_A_ROW = 100
 """States kept out one after the other before the images are blamed."""
 
-CELLS = tuple(product(Outcome, Focus))
-"""The cells of a track, in the order in which they are filled."""
-
 Progress = Callable[[Mapping[str, Json]], None]
 Announce = Callable[[Snapshot], None]
-Cell = tuple[Track, Outcome, Focus]
 
 
 @dataclass(frozen=True)
@@ -56,17 +44,21 @@ class Filled:
 
     Args:
         snapshot: the latest snapshot.
+        added: states that were admitted; 0 when the bank was full already.
         rejected: states that a wall kept out.
-        report: what became of the files, line by line; empty when the bank was full already.
+        report: what became of the site's files, line by line; empty when its pictures were in the store already.
     """
 
     snapshot: Snapshot
+    added: int
     rejected: int
     report: tuple[str, ...]
 
 
 def fill_bank(config: SiteConfig, sandbox: Sandbox, progress: Progress, announce: Announce = lambda _: None) -> Filled:
     """Bring the bank up to the number of states that the site wants, and go on where an earlier filling stopped.
+
+    Pictures come from the site's image store; an empty one is filled from its data folder first.
 
     Args:
         config: the site's settings.
@@ -75,48 +67,94 @@ def fill_bank(config: SiteConfig, sandbox: Sandbox, progress: Progress, announce
         announce: called with every new snapshot.
 
     Raises:
-        DataError: no usable image, or no state can be made of them.
-        BankError: the bank cannot be written, or another process writes it.
+        DataError: no usable image.
+        BankError: no state can be made of the images, the bank cannot be written, or another process writes it.
         ConfigurationError: the settings ask for no states, or name fingerprints that cannot be read.
         SigningError: the fingerprints are not the server's.
     """
-    if config.bank.states == 0:
+    wanted = config.bank.states
+    if wanted == 0:
         raise ConfigurationError("bank.states is 0", where=config.site, remedy="Set how many states the bank holds.")
     with _open_for_writing(config) as bank:
         latest = bank.latest_snapshot()
-        if latest is not None and len(latest.rows) >= config.bank.states:
-            return Filled(latest, 0, ())
+        held = before = 0 if latest is None else len(latest.rows)
+        if latest is not None and held >= wanted:
+            return Filled(latest, 0, 0, ())
         evaluation = _evaluation_wall(config)
-        progress({"state": "reading images"})
-        ingested = ingest_site(config.data, site_secret(config.state / "site.secret"))
-        report = config.state / "ingest_report.json"
-        report.write_text(json.dumps(ingested.report.to_json(), indent=1) + "\n", encoding="utf-8")
-        walls = Walls(PatientWall(ingested.identifiers), evaluation)
-        images = [image for image in ingested.images if evaluation is None or not evaluation.holds_out(image.picture)]
-        if not images:
-            raise DataError("every usable image is in the server's held-out suites", where=str(config.data))
+        store, report = _images(config, progress)
+        walls = Walls(PatientWall(store.identifiers()), evaluation)
+        turns = PatientTurns(store, lambda picture: evaluation is not None and evaluation.holds_out(picture))
         cursor = _Cursor(config.state / "builder.json")
-        held, rejected, in_a_row = 0 if latest is None else len(latest.rows), 0, 0
-        for index, state in _states(config, latest, images, sandbox, cursor.start):
-            if walls.breaches(state):
-                rejected += 1
-                in_a_row += 1
-                if in_a_row >= REJECTED_IN_A_ROW:
-                    raise BankError("the walls keep every state out", where=str(config.data), remedy="Add images.")
-                continue
-            in_a_row = 0
-            bank.add(state)
-            held += 1
-            if held % 10 == 0:
-                progress({"state": "building bank", "states": held, "of": config.bank.states})
-            done = held >= config.bank.states
-            if done or (held >= config.bank.first_snapshot and (latest is None or held % SNAPSHOT_EVERY == 0)):
-                latest = bank.snapshot()
-                cursor.save(index)
-                announce(latest)
-            if done:
+        schedule = Schedule(config.policy.tracks, latest.rows if latest else (), cursor.start)
+        rejected = in_a_row = 0
+        for made in _fabricated(config, schedule, turns, walls, sandbox):
+            rejected += made.rejected
+            in_a_row = 0 if made.states else in_a_row + made.rejected
+            if in_a_row >= REJECTED_IN_A_ROW:
+                raise BankError("the walls keep every state out", where=str(config.data), remedy="Add images.")
+            for state in made.states[: wanted - held]:
+                bank.add(state)
+                held += 1
+                if held % 10 == 0:
+                    progress({"state": "building bank", "states": held, "of": wanted})
+                if held == wanted or (
+                    held >= config.bank.first_snapshot and (latest is None or held % SNAPSHOT_EVERY == 0)
+                ):
+                    latest = bank.snapshot()
+                    cursor.save(made.job)
+                    announce(latest)
+            if held == wanted:
                 break
-        return Filled(bank.snapshot(), rejected, tuple(ingested.report.lines()))
+        return Filled(bank.snapshot(), held - before, rejected, report)
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What came of a job: whether its pictures carry the condition, the admissible states, and how many were not."""
+
+    job: Job
+    holds: bool
+    states: tuple[TrainingState, ...] = ()
+    rejected: int = 0
+
+    @property
+    def cells(self) -> set[Cell]:
+        return {(state.outcome, state.focus) for state in self.states}
+
+
+def _fabricated(
+    config: SiteConfig, schedule: Schedule, turns: PatientTurns, walls: Walls, sandbox: Sandbox
+) -> Iterator[_Made]:
+    """Finished jobs in the order in which they were handed out, as many under way at once as the site allows.
+
+    Raises:
+        BankError: the images admit none any more.
+    """
+    replayer = Replayer(sandbox)
+
+    def make(job: Job) -> _Made:
+        rng = np.random.default_rng([config.bank.seed, job.number])
+        patient, pictures = turns.turn(job.number)
+        maker = Fabricator(job.track, random_condition(job.track, rng), pictures, patient, rng, sandbox, replayer)
+        if not maker.admissible:
+            return _Made(job, False)
+        drafts = [maker.draft(focus, outcome, rng) for outcome, focus in job.cells]
+        states = tuple(state for state in drafts if not walls.breaches(state))
+        return _Made(job, True, states, len(drafts) - len(states))
+
+    pool = ThreadPoolExecutor(config.bank.workers, "fabricate")
+    under_way: deque[Future[_Made]] = deque()
+    try:
+        while True:
+            while len(under_way) <= config.bank.workers and (job := schedule.take()) is not None:
+                under_way.append(pool.submit(make, job))
+            if not under_way:
+                raise BankError("no state can be made of these images", where=str(config.data), remedy="Add images.")
+            made = under_way.popleft().result()
+            schedule.settle(made.job, made.cells, holds=made.holds)
+            yield made
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 class _Cursor:
@@ -132,8 +170,17 @@ class _Cursor:
         except (OSError, ValueError, KeyError, TypeError):
             return 0
 
-    def save(self, index: int) -> None:
-        write_durably(self._file, json.dumps({"next": index + 1}).encode())
+    def save(self, job: Job) -> None:
+        write_durably(self._file, json.dumps({"next": job.number + 1}).encode())
+
+
+def _images(config: SiteConfig, progress: Progress) -> tuple[ImageStore, tuple[str, ...]]:
+    """The site's pictures, and what an ingest that was needed for them has to say."""
+    store = open_image_store(config)
+    if store.patients():
+        return store, ()
+    progress({"state": "reading images"})
+    return store, tuple(ingest_images(config, config.data).report.lines())
 
 
 def _open_for_writing(config: SiteConfig) -> StageBank:
@@ -141,47 +188,6 @@ def _open_for_writing(config: SiteConfig) -> StageBank:
     if (config.bank_folder / "index.sqlite").exists():
         return StageBank.open(config.bank_folder, vault, write=True)
     return StageBank.create(config.bank_folder, vault)
-
-
-def _states(
-    config: SiteConfig, latest: Snapshot | None, images: Sequence[PatientImage], sandbox: Sandbox, start: int
-) -> Iterator[tuple[int, TrainingState]]:
-    """Endless admissible states, each with the number of its condition: patients take turns, the track with the fewest
-    states is next, and within it the emptiest cells. A track that the images do not admit is left out.
-
-    Raises:
-        BankError: the images admit none any more.
-    """
-    patients = _by_patient(images)
-    replayer = Replayer(sandbox)
-    tracks = list(config.policy.tracks)
-    filled: Counter[Cell] = Counter((row.track, row.outcome, row.focus) for row in (latest.rows if latest else ()))
-    misses: Counter[Track] = Counter()
-    for index in count(start):
-        track = min(tracks, key=lambda track: sum(filled[track, *cell] for cell in CELLS))
-        rng = np.random.default_rng([config.bank.seed, index])
-        patient, pictures = patients[index % len(patients)]
-        maker = Fabricator(track, random_condition(track, rng), pictures, patient, rng, sandbox, replayer)
-        misses[track] += 1
-        if maker.admissible:
-            emptiest = sorted(CELLS, key=lambda cell: filled[track, *cell])[:STATES_PER_CONDITION]
-            for outcome, focus in emptiest:
-                state = maker.state(focus, outcome, rng)
-                if state is not None:
-                    filled[track, outcome, focus] += 1
-                    misses[track] = 0
-                    yield index, state
-        elif misses[track] >= ATTEMPTS:
-            tracks.remove(track)
-            if not tracks:
-                raise BankError("no state can be made of these images", where=str(config.data), remedy="Add images.")
-
-
-def _by_patient(images: Sequence[PatientImage]) -> list[tuple[str, list[Picture]]]:
-    grouped: dict[str, list[Picture]] = {}
-    for image in images:
-        grouped.setdefault(image.patient, []).append(image.picture)
-    return list(grouped.items())
 
 
 def _evaluation_wall(config: SiteConfig) -> EvaluationWall | None:
@@ -201,12 +207,3 @@ def _evaluation_wall(config: SiteConfig) -> EvaluationWall | None:
             "cannot read the server's fingerprints", where=str(file), remedy=f"{error.strerror}."
         ) from error
     return EvaluationWall(read_fingerprints(data, VerifyKey.from_hex(config.server.public_key)))
-
-
-def site_secret(path: Path) -> bytes:
-    """The key behind the site's pseudonyms, made once."""
-    if not path.exists():
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(os.urandom(32))
-    return path.read_bytes()

@@ -112,7 +112,7 @@ class BuilderProcess:
         elif kind == "filled":
             self._full = True
             self._settled.set()
-            print("\n".join(body["report"]), flush=True)
+            print("".join(f"{line}\n" for line in body["report"]), end="", flush=True)
         elif kind == "error":
             error: type[BatError] = getattr(common.errors, body["kind"])
             self._fail(error(body["what"], where=body["where"], remedy=body["remedy"]))

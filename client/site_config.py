@@ -51,6 +51,8 @@ class BankSettings(_Settings):
     """States from which on rounds are answered, if `states` is not smaller; the bank goes on growing beside them."""
     nice: int = Field(default=10, ge=0, le=19)
     """How far the builder's process stands back for others, as in nice(1)."""
+    workers: int = Field(default=2, ge=1, le=64)
+    """Conditions that the builder fabricates under at once."""
     key_command: tuple[str, ...] = ()
     """Program and arguments that print the bank's key as 64 hex digits; a key file in the state folder when empty."""
 
@@ -60,7 +62,7 @@ class SiteConfig(_Settings):
 
     site: Name
     data: Path
-    """Folder with the site's DICOM files; only read, and only when the bank is built."""
+    """Folder with the site's images; only read, and by the builder only while the image store is empty."""
     state: Path
     """Folder for keys, bank, ledger, releases and progress; made with mode 0700."""
     model: Path

@@ -28,13 +28,15 @@ def _run(config: SiteConfig, _arguments: argparse.Namespace) -> int:
         filled = fill_bank(config, sandbox, ProgressFile(config.progress_file))
     finally:
         sandbox.close()
-    if not filled.report:
+    if not filled.added:
         print(f"the bank is full already: {len(filled.snapshot.rows)} states")
         return 0
-    patients = len({row.patient for row in filled.snapshot.rows})
-    print("\n".join(filled.report))
+    snapshot = filled.snapshot
+    patients = len({row.patient for row in snapshot.rows})
+    for line in filled.report:
+        print(line)
     print(
-        f"bank filled: {len(filled.snapshot.rows)} states of {patients} patients in snapshot {filled.snapshot.number}, "
+        f"bank filled: {len(snapshot.rows)} states of {patients} patients in snapshot {snapshot.number}, "
         f"{filled.rejected} kept out by the walls"
     )
     return 0

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from pathlib import Path
 
 from common.errors import ConfigurationError, DataError
 from stage_bank.deidentify import FaceCheck, Options, ProfileName, TextCheck, open_profile
 from stage_bank.deidentify.folder import check_folders, deidentify_folder
-from stage_bank.store.vault import write_durably
+from stage_bank.store import read_key, write_durably
 
 __all__ = ["add"]
 
 SOME_REFUSED = 3
 """Exit status when files were refused; they are in the report."""
 
-_KEY_BYTES = 32
 _TEXT = "write de-identified copies of DICOM files, and a report of every file; exit status 3 when some were refused"
 
 
@@ -53,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     table = arguments.table or arguments.key_file.with_name(arguments.key_file.name + ".uids")
     for secret in (arguments.report, arguments.key_file, table):
         _keep_apart(secret, arguments.source, arguments.target)
-    profile = open_profile(arguments.profile, _load_key(arguments.key_file), table)
+    profile = open_profile(arguments.profile, read_key("the key", arguments.key_file, create=True), table)
     options = Options(
         text=TextCheck.LIKELY if arguments.quick else TextCheck.ALL,
         faces=FaceCheck.KEEP if arguments.keep_faces else FaceCheck.REMOVE,
@@ -69,26 +67,6 @@ def _keep_apart(path: Path, *folders: Path) -> None:
         raise ConfigurationError(
             "report, key and table belong outside both folders", where=str(path), remedy="Name another place."
         )
-
-
-def _load_key(path: Path) -> bytes:
-    """The key's bytes; made first when there is no file.
-
-    Raises:
-        ConfigurationError: readable by others, or not 32 bytes.
-    """
-    try:
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_durably(path, os.urandom(_KEY_BYTES))
-        mode, key = path.stat().st_mode, path.read_bytes()
-    except OSError as error:
-        raise ConfigurationError(f"cannot use the key file: {error.strerror}", where=str(path)) from error
-    if mode & 0o077:
-        raise ConfigurationError("the key is readable by others", where=str(path), remedy="Run chmod 600 on it.")
-    if len(key) != _KEY_BYTES:
-        raise ConfigurationError("not a key of 32 bytes", where=str(path), remedy="Name another file.")
-    return key
 
 
 def _write(path: Path, data: bytes) -> None:

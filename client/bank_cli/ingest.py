@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
@@ -11,10 +10,7 @@ from client.site_command import Subparsers, add_site_command
 from client.site_config import SiteConfig
 from common.errors import DataError
 
-__all__ = ["IMAGES_PER_PATIENT", "add"]
-
-IMAGES_PER_PATIENT = 64
-"""Pictures kept of one patient, at most."""
+__all__ = ["add"]
 
 
 def add(subparsers: Subparsers[argparse.ArgumentParser]) -> None:
@@ -51,32 +47,19 @@ def _run(config: SiteConfig, arguments: argparse.Namespace) -> int:
 
 
 def _once(config: SiteConfig, folder: Path, arguments: argparse.Namespace) -> None:
-    from client.bank_builder import site_secret
+    from client.site_images import ingest_images
     from stage_bank.ingest import SiteMap
-    from stage_bank.ingest.references import ingest_site
-    from stage_bank.ingest.store import ImageStore
-    from stage_bank.store.vault import write_durably
 
-    site_map = None if arguments.map is None else SiteMap.load(arguments.map)
-    secret = site_secret(config.state / "site.secret")
-    result = ingest_site(
+    done = ingest_images(
+        config,
         folder,
-        secret,
-        site_map=site_map,
+        site_map=None if arguments.map is None else SiteMap.load(arguments.map),
         labels=arguments.labels,
         body_part=arguments.body_part,
-        per_patient=IMAGES_PER_PATIENT,
+        report=arguments.report,
     )
-    store = ImageStore(config.state / "images", config.open_vault(create=True))
-    added = store.add(result.images, result.identifiers)
-    store.record(result.report)
-    report: Path = arguments.report or config.state / "ingest_report.json"
-    try:
-        write_durably(report, (json.dumps(result.report.to_json(), indent=1) + "\n").encode())
-    except OSError as error:
-        raise DataError(f"cannot write the report: {error.strerror}", where=str(report)) from error
-    print("\n".join(result.report.lines()))
-    print(f"{added} pictures added; the store holds {len(store.patients())} patients", flush=True)
+    print("\n".join(done.report.lines()))
+    print(f"{done.added} pictures added; the store holds {done.patients} patients", flush=True)
 
 
 def _seconds(text: str) -> float:

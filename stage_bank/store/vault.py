@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from common.errors import BankError
 
-__all__ = ["Vault", "write_durably"]
+__all__ = ["Vault", "read_key", "write_durably"]
 
 _MAGIC = b"BATV\x01"
 _NONCE_BYTES = 12
@@ -45,20 +45,7 @@ class Vault:
         Raises:
             BankError: missing, readable by others, or not 32 bytes.
         """
-        try:
-            if create and not key_file.exists():
-                key_file.parent.mkdir(parents=True, exist_ok=True)
-                write_durably(key_file, os.urandom(_KEY_BYTES))
-            mode, key = key_file.stat().st_mode, key_file.read_bytes()
-        except OSError as error:
-            raise BankError(
-                f"cannot read the bank's key: {error.strerror}", where=str(key_file), remedy="Restore it from backup."
-            ) from error
-        if stat.S_IMODE(mode) & 0o077:
-            raise BankError("the bank's key is readable by others", where=str(key_file), remedy="Run chmod 600 on it.")
-        if len(key) != _KEY_BYTES:
-            raise BankError("not a bank key of 32 bytes", where=str(key_file), remedy="Restore it from backup.")
-        return cls(key)
+        return cls(read_key("the bank's key", key_file, create=create))
 
     @classmethod
     def from_command(cls, command: Sequence[str]) -> Vault:
@@ -109,6 +96,33 @@ class Vault:
     def authenticate(self, message: bytes) -> str:
         """HMAC-SHA-256 under the bank's second sub-key, 64 hex digits."""
         return hmac.new(self._mac_key, message, sha256).hexdigest()
+
+
+def read_key(name: str, file: Path, *, create: bool = False) -> bytes:
+    """The 32 bytes of a key file; made first, with mode 0600, when `create` is set and there is none.
+
+    Args:
+        name: what the key is, for messages.
+        file: where it lies.
+        create: make a missing one.
+
+    Raises:
+        BankError: missing, readable by others, or not 32 bytes.
+    """
+    try:
+        if create and not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_durably(file, os.urandom(_KEY_BYTES))
+        mode, key = file.stat().st_mode, file.read_bytes()
+    except OSError as error:
+        raise BankError(
+            f"cannot read {name}: {error.strerror}", where=str(file), remedy="Restore it from backup."
+        ) from error
+    if stat.S_IMODE(mode) & 0o077:
+        raise BankError(f"{name} is readable by others", where=str(file), remedy="Run chmod 600 on it.")
+    if len(key) != _KEY_BYTES:
+        raise BankError(f"{name} does not have 32 bytes", where=str(file), remedy="Restore it from backup.")
+    return key
 
 
 def write_durably(path: Path, data: bytes) -> None:
