@@ -6,7 +6,6 @@ tensors with finite values and is no larger than the site allows, and after the 
 
 from __future__ import annotations
 
-import os
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from client.history import RELEASED, SiteHistory
 from common.adapter import AdapterSpec, decode_adapter, encode_adapter
 from common.canonical import Json, digest_bytes
 from common.errors import AdapterError, FederationError
+from common.files import write_durably
 from common.ledger import Ledger
 from common.messages import RELEASE_SCHEMA, Leaves, Refusal, Release, SiteDescription, sign_message
 from common.signing import SigningKey
@@ -124,8 +124,8 @@ class Airlock:
         outgoing = Outgoing(sign_message(message, self._key), update)
         folder = self._folder(message.run, message.round)
         folder.mkdir(parents=True, exist_ok=True)
-        _write(folder / "update.safetensors", outgoing.update)
-        _write(folder / "release.json", outgoing.message)
+        write_durably(folder / "update.safetensors", outgoing.update)
+        write_durably(folder / "release.json", outgoing.message)
         body: dict[str, Json] = {
             "run": message.run,
             "round": message.round,
@@ -153,12 +153,3 @@ def _check_schema(message: SiteMessage) -> None:
     forbidden = [name for name, leaves in schema.items() if leaves is Leaves.FORBIDDEN_WITH_DP]
     if private and forbidden:
         raise FederationError("a field may not leave under differential privacy", where=forbidden[0])
-
-
-def _write(path: Path, data: bytes) -> None:
-    temporary = path.with_name(path.name + ".part")
-    with temporary.open("wb") as stream:
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(path)

@@ -16,6 +16,7 @@ from client.site_config import SiteConfig
 from client.site_images import PatientTurns, ingest_images, open_image_store
 from common.canonical import Json
 from common.errors import BankError, ConfigurationError
+from common.files import write_durably
 from common.sandbox import Sandbox
 from common.signing import VerifyKey
 from rubrics.replay import Replayer
@@ -23,7 +24,7 @@ from stage_bank.fabrication import Fabricator, random_condition
 from stage_bank.ingest.store import ImageStore
 from stage_bank.isolation import PatientWall
 from stage_bank.state import TrainingState
-from stage_bank.store import Snapshot, StageBank, write_durably
+from stage_bank.store import Snapshot, StageBank
 from stage_bank.walls import EvaluationWall, Walls, read_fingerprints
 
 __all__ = ["Filled", "fill_bank"]

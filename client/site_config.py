@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from client.site_policy import SitePolicy
 from common.errors import ConfigurationError
 from common.messages import Digest, Name
+from common.settings_file import read_settings
 from stage_bank.store.vault import Vault
 
 __all__ = ["BankSettings", "ServerTrust", "SiteConfig", "SocketSettings", "load_site_config"]
@@ -133,18 +133,7 @@ def load_site_config(path: Path) -> SiteConfig:
         ConfigurationError: the file is missing, not TOML, a setting is unknown or out of range, or a socket path is too
             long.
     """
-    try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigurationError("cannot read the site file", where=str(path), remedy=f"{error.strerror}.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError("the site file is not TOML", where=f"{path}: {error}") from error
-    try:
-        config = SiteConfig.model_validate(raw)
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])
-        raise ConfigurationError(f"setting {field}: {first['msg']}", where=str(path)) from error
+    config = read_settings(path, SiteConfig)
     config = _resolved(config, path.resolve().parent)
     for socket in (config.relay_socket, config.admin_socket):
         if len(str(socket).encode()) > MAXIMUM_SOCKET_PATH_BYTES:

@@ -11,11 +11,12 @@ from pathlib import Path
 
 from client.site_config import SiteConfig
 from common.errors import DataError
+from common.files import write_durably, writing
 from stage_bank.ingest import IngestReport, SiteMap
 from stage_bank.ingest.references import ingest_site
 from stage_bank.ingest.store import ImageStore
 from stage_bank.picture import Picture
-from stage_bank.store import read_key, write_durably
+from stage_bank.store import read_key
 
 __all__ = ["Ingested", "PatientTurns", "ingest_images", "open_image_store"]
 
@@ -70,9 +71,9 @@ def ingest_images(
         report: JSON file to write; `ingest_report.json` in the state folder when left out.
 
     Raises:
-        DataError: no usable image, or the report cannot be written.
+        DataError: no usable image.
         BankError: another process is adding, there is no usable key, or the disk is full.
-        ConfigurationError: a label file cannot be read.
+        ConfigurationError: a label file cannot be read, or the report not written.
     """
     result = ingest_site(
         folder,
@@ -86,10 +87,8 @@ def ingest_images(
     added = store.add(result.images, result.identifiers)
     store.record(result.report)
     place = report or config.state / "ingest_report.json"
-    try:
+    with writing("the report", place):
         write_durably(place, (json.dumps(result.report.to_json(), indent=1) + "\n").encode())
-    except OSError as error:
-        raise DataError(f"cannot write the report: {error.strerror}", where=str(place)) from error
     return Ingested(result.report, added, len(store.patients()))
 
 

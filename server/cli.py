@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import BatError
+from common.files import writing
 
 __all__ = ["main"]
 
@@ -189,17 +190,12 @@ def _suites(arguments: argparse.Namespace) -> int:
 
 
 def _fingerprints(arguments: argparse.Namespace) -> int:
-    from common.errors import ConfigurationError
     from common.signing import SigningKey
     from server.fingerprints import suite_fingerprints
 
     signed = suite_fingerprints(arguments.suites, SigningKey.load(arguments.key))
-    try:
+    with writing("the fingerprints", arguments.out):
         arguments.out.write_bytes(signed)
-    except OSError as error:
-        raise ConfigurationError(
-            "cannot write the fingerprints", where=str(arguments.out), remedy=f"{error.strerror}."
-        ) from error
     print(arguments.out)
     return 0
 

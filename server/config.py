@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Annotated
 
 import tomli_w
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from common.errors import ConfigurationError
 from common.messages import Digest, Name, OptimizerSettings
+from common.settings_file import read_settings
 from common.stages import Stage, Track
 from server.aggregation import RULES
 
@@ -91,18 +90,7 @@ def load_federation_config(path: Path) -> FederationConfig:
     Raises:
         ConfigurationError: the file is missing, not TOML, or a setting is unknown or out of range.
     """
-    try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigurationError("cannot read the settings", where=str(path), remedy=f"{error.strerror}.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError("the settings are not TOML", where=f"{path}: {error}") from error
-    try:
-        config = FederationConfig.model_validate(raw)
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])
-        raise ConfigurationError(f"setting {field}: {first['msg']}", where=str(path)) from error
+    config = read_settings(path, FederationConfig)
     base = path.resolve().parent
     return config.model_copy(update={"model": base / config.model, "signing_key": base / config.signing_key})
 

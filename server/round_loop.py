@@ -26,7 +26,7 @@ from server.config import FederationConfig
 from server.curriculum import POOL_ODDS, first_target, next_target
 from server.evaluation import EvaluationSummary, cells_to_json
 from server.gate import GateDecision, decide
-from server.run_directory import RunDirectory, write_atomic, write_json
+from server.run_directory import RunDirectory, write_file, write_json
 from server.transport import Transport
 from server.verification import Reply, Verdict, verify_reply
 
@@ -150,8 +150,8 @@ class RoundLoop:
 
     def _cold_start(self) -> tuple[Stage, SelectionReason]:
         started = time.monotonic()
-        write_atomic(self._directory.path / "adapter.safetensors", self._standing.data)
-        write_atomic(self._directory.round(0) / "candidate.safetensors", self._standing.data)
+        write_file(self._directory.path / "adapter.safetensors", self._standing.data)
+        write_file(self._directory.round(0) / "candidate.safetensors", self._standing.data)
         target, reason = self._config.initial_target, SelectionReason.INITIAL
         if self._evaluator is not None:
             self._step(0, "evaluating")
@@ -181,7 +181,7 @@ class RoundLoop:
         if promoted and candidate is not None:
             self._standing = Standing(candidate, evaluation)
             self._promoted_round = number
-            write_atomic(self._directory.path / "adapter.safetensors", candidate)
+            write_file(self._directory.path / "adapter.safetensors", candidate)
         self._directory.metrics(
             {
                 "round": number,
@@ -239,7 +239,7 @@ class RoundLoop:
         folder = self._directory.round(number)
         signed = {site: sign_message(prescription, self._key) for site, prescription in prescriptions.items()}
         for site, data in signed.items():
-            write_atomic(folder / "prescriptions" / f"{site}.json", data)
+            write_file(folder / "prescriptions" / f"{site}.json", data)
         if self._lost:
             self._transport.enrol(self._keys, REJOIN_TIMEOUT_S)
         used: dict[str, Verdict] = {}
@@ -261,8 +261,8 @@ class RoundLoop:
 
     def _keep(self, number: int, site: str, reply: Reply, verdict: Verdict) -> None:
         folder = self._directory.round(number)
-        write_atomic(folder / "releases" / f"{site}.json", reply.release)
-        write_atomic(folder / "updates" / f"{site}.safetensors", reply.update)
+        write_file(folder / "releases" / f"{site}.json", reply.release)
+        write_file(folder / "updates" / f"{site}.safetensors", reply.update)
         record = _release_record(number, site, verdict)
         self._log("release_received", {**record, "release": digest_bytes(reply.release), "norm": verdict.norm})
 
@@ -281,7 +281,7 @@ class RoundLoop:
         except AggregationError as error:
             self._log("round_held", {"round": number, "reason": str(error)})
             return None
-        write_atomic(folder / "candidate.safetensors", candidate)
+        write_file(folder / "candidate.safetensors", candidate)
         for update_file in (folder / "updates").glob("*"):
             update_file.unlink()
         (folder / "updates").rmdir()

@@ -19,18 +19,18 @@ runs/<id>/
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from common.canonical import Json
 from common.errors import ConfigurationError
+from common.files import write_durably, writing
 from common.ledger import Ledger
 from common.signing import SigningKey
 from server.config import FederationConfig
 
-__all__ = ["RunDirectory", "write_atomic", "write_json"]
+__all__ = ["RunDirectory", "write_file", "write_json"]
 
 _PACKAGES = ("federated-bat", "flwr", "torch", "transformers", "trl", "peft", "numpy", "cryptography", "grpcio")
 
@@ -61,15 +61,11 @@ class RunDirectory:
         """
         if (path / "ledger.jsonl").exists():
             raise ConfigurationError("there is a run already", where=str(path), remedy="Choose another run name.")
-        try:
+        with writing("the run directory", path):
             (path / "rounds").mkdir(parents=True, exist_ok=True)
-            write_atomic(path / "config.toml", config.to_toml().encode())
+            write_file(path / "config.toml", config.to_toml().encode())
             write_json(path / "versions.json", _versions())
-            write_atomic(path / "server.pub", key.public.hex.encode() + b"\n")
-        except OSError as error:
-            raise ConfigurationError(
-                "cannot write the run directory", where=str(path), remedy=f"{error.strerror}."
-            ) from error
+            write_file(path / "server.pub", key.public.hex.encode() + b"\n")
         return cls(path, key)
 
     def round(self, number: int) -> Path:
@@ -94,18 +90,13 @@ class RunDirectory:
 
 def write_json(path: Path, value: Json) -> None:
     """Write JSON for reading by people, atomically."""
-    write_atomic(path, json.dumps(value, indent=1, ensure_ascii=False).encode() + b"\n")
+    write_file(path, json.dumps(value, indent=1, ensure_ascii=False).encode() + b"\n")
 
 
-def write_atomic(path: Path, data: bytes) -> None:
-    """Write a file so that a crash leaves the old or the new content, never a part."""
+def write_file(path: Path, data: bytes) -> None:
+    """Write a file that every user of the machine may read, atomically; its folder is made."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".part")
-    with temporary.open("wb") as stream:
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(path)
+    write_durably(path, data, mode=0o644)
 
 
 def _versions() -> dict[str, Json]:

@@ -6,10 +6,11 @@ import argparse
 import json
 from pathlib import Path
 
-from common.errors import ConfigurationError, DataError
+from common.errors import ConfigurationError
+from common.files import write_durably, writing
 from stage_bank.deidentify import FaceCheck, Options, ProfileName, TextCheck, open_profile
 from stage_bank.deidentify.folder import check_folders, deidentify_folder
-from stage_bank.store import read_key, write_durably
+from stage_bank.store import read_key
 
 __all__ = ["add"]
 
@@ -57,7 +58,9 @@ def run(arguments: argparse.Namespace) -> int:
         faces=FaceCheck.KEEP if arguments.keep_faces else FaceCheck.REMOVE,
     )
     report = deidentify_folder(arguments.source, arguments.target, profile, options)
-    _write(arguments.report, (json.dumps(report.to_json(), indent=2, ensure_ascii=True) + "\n").encode())
+    with writing("the report", arguments.report):
+        arguments.report.parent.mkdir(parents=True, exist_ok=True)
+        write_durably(arguments.report, (json.dumps(report.to_json(), indent=2, ensure_ascii=True) + "\n").encode())
     print("\n".join(report.lines()))
     return 0 if report.complete else SOME_REFUSED
 
@@ -67,11 +70,3 @@ def _keep_apart(path: Path, *folders: Path) -> None:
         raise ConfigurationError(
             "report, key and table belong outside both folders", where=str(path), remedy="Name another place."
         )
-
-
-def _write(path: Path, data: bytes) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_durably(path, data)
-    except OSError as error:
-        raise DataError(f"cannot write the report: {error.strerror}", where=str(path)) from error

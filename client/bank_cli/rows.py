@@ -9,7 +9,8 @@ from pathlib import Path
 from client.site_bank import latest_snapshot, open_site_bank
 from client.site_command import Subparsers, add_site_command
 from client.site_config import SiteConfig
-from common.errors import ConfigurationError, DataError
+from common.errors import DataError
+from common.files import writing
 from common.stages import Stage, Track
 from stage_bank.materialise import BATCHES, materialise
 from stage_bank.materialise.published import read_round, read_sources, round_lines, round_manifest, source_lines
@@ -45,14 +46,10 @@ def _export(config: SiteConfig, arguments: argparse.Namespace) -> int:
     )
     sources, train = source_lines(snapshot.rows), round_lines(rows, arguments.target)
     manifest = round_manifest(arguments.round_id, arguments.target, rows, (SOURCES, sources), (ROUND, train))
-    try:
+    with writing("the rows", arguments.folder):
         arguments.folder.mkdir(parents=True, exist_ok=True)
         for name, content in ((SOURCES, sources), (ROUND, train), (MANIFEST, json.dumps(manifest, indent=1).encode())):
             (arguments.folder / name).write_bytes(content)
-    except OSError as error:
-        raise ConfigurationError(
-            "cannot write the rows", where=str(error.filename or arguments.folder), remedy=f"{error.strerror}."
-        ) from error
     print(f"{len(snapshot.rows)} source rows and {len(rows)} round rows in {arguments.folder}")
     return 0
 

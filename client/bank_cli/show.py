@@ -8,7 +8,8 @@ from pathlib import Path
 from client.site_bank import latest_snapshot, open_site_bank
 from client.site_command import Subparsers, add_site_command
 from client.site_config import SiteConfig
-from common.errors import BankError, ConfigurationError
+from common.errors import BankError
+from common.files import writing
 from stage_bank.sheet import draw_sheet
 
 __all__ = ["add"]
@@ -31,11 +32,7 @@ def _run(config: SiteConfig, arguments: argparse.Namespace) -> int:
                 f"{len(fitting)} states begin with {arguments.state}", remedy="Give an id of the latest snapshot."
             )
         sheet = draw_sheet(bank.state(fitting[0]))
-    try:
+    with writing("the sheet", arguments.out):
         sheet.save(arguments.out, format="PNG")
-    except OSError as error:
-        raise ConfigurationError(
-            "cannot write the sheet", where=str(arguments.out), remedy=f"{error.strerror}."
-        ) from error
     print(arguments.out)
     return 0

@@ -8,7 +8,7 @@ from common.canonical import Json
 from server.report._page import render
 from server.report._read import read_run
 from server.report.record import RoundRecord, RunRecord
-from server.run_directory import write_atomic, write_json
+from server.run_directory import write_file, write_json
 
 __all__ = ["REPORT_FILE", "SUMMARY_FILE", "summary", "write_report", "write_summary"]
 
@@ -26,7 +26,7 @@ def write_report(run: Path) -> Path:
         ConfigurationError: it is not a run directory, or it cannot be read.
     """
     page = run / REPORT_FILE
-    write_atomic(page, render(read_run(run)).encode())
+    write_file(page, render(read_run(run)).encode())
     return page
 
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from common.errors import ConfigurationError, DataError
+from common.files import write_durably
 from stage_bank.deidentify.dataset import Options, deidentify_with
 from stage_bank.deidentify.faces import FaceCheck
 from stage_bank.deidentify.profiles import Profile
@@ -24,7 +25,6 @@ from stage_bank.ingest.quiet import quiet
 from stage_bank.ingest.read import Refused, read_dataset
 from stage_bank.ingest.report import Reason
 from stage_bank.ingest.walk import Found, walk
-from stage_bank.store.vault import write_durably
 
 __all__ = ["check_folders", "deidentify_folder"]
 

@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 
 from common.canonical import Json
 from common.errors import BankError
+from common.files import write_durably
 from stage_bank.ingest.folder import PatientImage
 from stage_bank.ingest.report import IngestReport
 from stage_bank.picture import Picture
-from stage_bank.store.vault import Vault, write_durably
+from stage_bank.store.vault import Vault
 
 __all__ = ["ImageStore"]
 

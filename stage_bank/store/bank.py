@@ -20,11 +20,12 @@ from pathlib import Path
 from types import TracebackType
 
 from common.errors import BankError
+from common.files import write_durably
 from stage_bank.state import TrainingState
 from stage_bank.store.index import Index
 from stage_bank.store.rows import BankRow
 from stage_bank.store.snapshot import Snapshot, digest_rows
-from stage_bank.store.vault import Vault, write_durably
+from stage_bank.store.vault import Vault
 
 __all__ = ["BankStats", "StageBank"]
 

@@ -17,8 +17,9 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from common.errors import BankError
+from common.files import write_durably
 
-__all__ = ["Vault", "read_key", "write_durably"]
+__all__ = ["Vault", "read_key"]
 
 _MAGIC = b"BATV\x01"
 _NONCE_BYTES = 12
@@ -123,30 +124,6 @@ def read_key(name: str, file: Path, *, create: bool = False) -> bytes:
     if len(key) != _KEY_BYTES:
         raise BankError(f"{name} does not have 32 bytes", where=str(file), remedy="Restore it from backup.")
     return key
-
-
-def write_durably(path: Path, data: bytes) -> None:
-    """Put a file in place so that after a crash either all of it or nothing is there; mode 0600.
-
-    Raises:
-        OSError: the disk is full or not writable; no partial file stays.
-    """
-    partial = path.with_name(path.name + ".partial")
-    try:
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        partial.replace(path)
-    except OSError:
-        partial.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def _bound(name: str) -> bytes:

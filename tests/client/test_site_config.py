@@ -67,7 +67,7 @@ def test_a_missing_file_and_a_daemon_that_does_not_run(tmp_path: Path, capsys: p
     assert main(["run", str(tmp_path / "none.toml")]) == 1
     assert main(["status", str(write(tmp_path, MINIMAL))]) == 1
     missing, silent = capsys.readouterr().err.strip().splitlines()
-    assert "cannot read the site file" in missing
+    assert "cannot read the settings" in missing
     assert "does not answer" in silent
 
 

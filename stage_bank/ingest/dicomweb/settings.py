@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import tomllib
 from datetime import date
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from common.errors import ConfigurationError
+from common.settings_file import read_settings
 
 __all__ = ["Selection", "ServerSettings", "Settings", "load_settings"]
 
@@ -94,17 +93,7 @@ def load_settings(path: Path) -> Settings:
     Raises:
         ConfigurationError: missing, not TOML, or a setting that is unknown, missing or cannot be used.
     """
-    try:
-        settings = Settings.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise ConfigurationError(f"cannot read the settings: {error.strerror}", where=str(path)) from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigurationError("the settings are not TOML", where=str(path), remedy=str(error)) from error
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        name = ".".join(str(part) for part in first["loc"])
-        raise ConfigurationError(first["msg"], where=f"{path}, {name}" if name else str(path)) from error
-    return _anchored(settings, path.parent)
+    return _anchored(read_settings(path, Settings), path.parent)
 
 
 def _anchored(settings: Settings, folder: Path) -> Settings:
