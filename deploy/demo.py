@@ -43,7 +43,7 @@ from deploy.prepare import DEFAULT_CACHE, make_once, policy_job, suites_job
 from deploy.supervision import Component, MemoryMeter, Supervisor
 from server.config import EvaluationSettings, FederationConfig, SiteEnrolment
 from server.fingerprints import suite_fingerprints
-from server.report import read_run, write_report, write_summary
+from server.report import read_run, write_practice, write_report, write_summary
 
 __all__ = ["main"]
 
@@ -192,6 +192,7 @@ class _Demo:
                 self._enter("scoring the sealed suite")
                 self._follow(_server(supervisor, "sealed", self._run), supervisor, view, watch)
             self._enter("writing the report")
+            write_practice(self._run, (site.practice() for site in watch.snapshot(self.phase).sites))
             report = write_report(self._run)
         wall_s, peak_mb = time.monotonic() - started, memory.peak_bytes / 1e6
         summary = write_summary(self._run, wall_s=wall_s, peak_rss_mb=peak_mb)

@@ -12,10 +12,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from common.errors import BatError
-from server.report import RunRecord, read_run
+from server.report import Practice, RunRecord, read_run
 
 __all__ = ["JsonLines", "SiteProgress", "SiteWatch", "Snapshot", "Watch", "time_left"]
 
@@ -43,6 +44,8 @@ class SiteProgress:
         steps: optimizer steps of that round, 0 when not known yet.
         rewards: mean reward of each step of that round, in [0, 1].
         step_s: seconds that a step of that round takes on average.
+        before: mean reward of each earlier round.
+        bank_wait_s: longest wait for the Stage Bank before a round, in seconds.
     """
 
     name: str
@@ -54,6 +57,13 @@ class SiteProgress:
     steps: int = 0
     rewards: tuple[float, ...] = ()
     step_s: float = 0.0
+    before: tuple[float, ...] = ()
+    bank_wait_s: float = 0.0
+
+    def practice(self) -> Practice:
+        """What the site's own figures come to."""
+        own = (fmean(self.rewards),) if self.rewards else ()
+        return Practice(self.name, (*self.before, *own), self.bank_wait_s)
 
 
 @dataclass(frozen=True)
@@ -167,7 +177,7 @@ class Watch:
 def _advance(now: SiteProgress, record: Mapping[str, Any]) -> SiteProgress:
     number = record.get("round", now.round)
     if number != now.round:
-        now = replace(now, round=number, step=0, steps=0, rewards=())
+        now = replace(now, round=number, step=0, steps=0, rewards=(), before=now.practice().rewards)
     if "state" in record:
         detail = " ".join(f"{key} {record[key]}" for key in DETAILS if key in record)
         now = replace(now, state=str(record["state"]), detail=detail)
@@ -179,6 +189,7 @@ def _advance(now: SiteProgress, record: Mapping[str, Any]) -> SiteProgress:
             steps=int(record["steps"]),
             rewards=(*now.rewards, float(record["reward_mean"])),
             step_s=(now.step_s * done + float(record["seconds"])) / (done + 1),
+            bank_wait_s=max(now.bank_wait_s, float(record.get("bank_wait_s", 0.0))),
         )
     return now
 

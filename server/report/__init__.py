@@ -2,9 +2,10 @@
 
 from server.report._page import render
 from server.report._read import read_run
-from server.report._write import REPORT_FILE, SUMMARY_FILE, summary, write_report, write_summary
+from server.report._write import REPORT_FILE, SUMMARY_FILE, summary, write_practice, write_report, write_summary
 from server.report.record import (
     GateRecord,
+    Practice,
     ReleaseRecord,
     RoundRecord,
     RunRecord,
@@ -17,6 +18,7 @@ __all__ = [
     "REPORT_FILE",
     "SUMMARY_FILE",
     "GateRecord",
+    "Practice",
     "ReleaseRecord",
     "RoundRecord",
     "RunRecord",
@@ -26,6 +28,7 @@ __all__ = [
     "read_run",
     "render",
     "summary",
+    "write_practice",
     "write_report",
     "write_summary",
 ]

@@ -12,9 +12,11 @@ from common.ledger import GENESIS, Event, read_ledger
 from common.messages import SelectionReason
 from common.stages import Stage, Track
 from server.config import load_federation_config
-from server.report.record import GateRecord, ReleaseRecord, RoundRecord, RunRecord, Scores, SealedScores
+from server.report.record import GateRecord, Practice, ReleaseRecord, RoundRecord, RunRecord, Scores, SealedScores
 
-__all__ = ["read_run"]
+__all__ = ["PRACTICE_FILE", "read_run"]
+
+PRACTICE_FILE = "practice.json"
 
 
 def read_run(path: Path) -> RunRecord:
@@ -46,6 +48,7 @@ def read_run(path: Path) -> RunRecord:
             versions=_json(path / "versions.json"),
             ledger_events=len(events),
             ledger_head=events[-1].digest if events else GENESIS,
+            practice=_practice(path / PRACTICE_FILE),
             wall_s=round(events[-1].time_unix - events[0].time_unix, 1) if events else 0.0,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -134,6 +137,11 @@ def _sealed(path: Path) -> SealedScores | None:
     if not fields:
         return None
     return SealedScores(fields["cold_start"], fields["final"], fields["oracle"], fields["fixed_script"])
+
+
+def _practice(path: Path) -> tuple[Practice, ...]:
+    sites = _json(path).items()
+    return tuple(Practice(name, tuple(one["rewards"]), float(one["bank_wait_s"])) for name, one in sites)
 
 
 def _unfinished(number: int, events: Sequence[Event]) -> RoundRecord | None:

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from common.canonical import Json
 from server.report._page import render
-from server.report._read import read_run
-from server.report.record import RoundRecord, RunRecord
+from server.report._read import PRACTICE_FILE, read_run
+from server.report.record import Practice, RoundRecord, RunRecord
 from server.run_directory import write_file, write_json
 
-__all__ = ["REPORT_FILE", "SUMMARY_FILE", "summary", "write_report", "write_summary"]
+__all__ = ["REPORT_FILE", "SUMMARY_FILE", "summary", "write_practice", "write_report", "write_summary"]
 
 REPORT_FILE = "report.html"
 SUMMARY_FILE = "summary.json"
+
+
+def write_practice(run: Path, sites: Iterable[Practice]) -> None:
+    """Keep what the sites' own files say, for the report; only where one person runs sites and server, as in the demo.
+
+    Raises:
+        OSError: the disk is full or not writable.
+    """
+    rows: dict[str, Json] = {
+        one.site: {"rewards": [round(reward, 4) for reward in one.rewards], "bank_wait_s": one.bank_wait_s}
+        for one in sites
+    }
+    write_json(run / PRACTICE_FILE, rows)
 
 
 def write_report(run: Path) -> Path:
@@ -63,6 +77,7 @@ def summary(record: RunRecord, *, wall_s: float, peak_rss_mb: float) -> dict[str
         "gate_suite_cold_start_overall": record.start.overall if record.start else None,
         "rounds": [_round(one) for one in record.rounds],
         "releases": [dict(release.__dict__) for release in record.releases],
+        "bank_wait_s": max((one.bank_wait_s for one in record.practice), default=None),
         "differential_privacy": record.differential_privacy,
         "wall_s": round(wall_s, 1),
         "peak_rss_mb": round(peak_rss_mb, 1),

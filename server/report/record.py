@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from common.messages import SelectionReason
 from common.stages import Stage, Track
 
-__all__ = ["GateRecord", "ReleaseRecord", "RoundRecord", "RunRecord", "Scores", "SealedScores", "SiteRecord"]
+__all__ = [
+    "GateRecord",
+    "Practice",
+    "ReleaseRecord",
+    "RoundRecord",
+    "RunRecord",
+    "Scores",
+    "SealedScores",
+    "SiteRecord",
+]
 
 
 @dataclass(frozen=True)
@@ -138,6 +147,21 @@ class SiteRecord:
 
 
 @dataclass(frozen=True)
+class Practice:
+    """What a site's own files say of its training; a server has it only where both run for one person, as in the demo.
+
+    Args:
+        site: name.
+        rewards: mean reward of each round it trained in, in [0, 1].
+        bank_wait_s: longest wait for the Stage Bank before a round, in seconds.
+    """
+
+    site: str
+    rewards: tuple[float, ...]
+    bank_wait_s: float
+
+
+@dataclass(frozen=True)
 class RunRecord:
     """A whole run.
 
@@ -157,6 +181,7 @@ class RunRecord:
         ledger_events: number of events in the server's ledger.
         ledger_head: digest of the last one, 64 hex digits.
         wall_s: elapsed seconds from the first to the last recorded event.
+        practice: what the sites' own files say, where the server can see them; empty in a real federation.
     """
 
     run: str
@@ -174,6 +199,7 @@ class RunRecord:
     ledger_events: int
     ledger_head: str
     wall_s: float
+    practice: tuple[Practice, ...] = ()
 
     @property
     def releases(self) -> tuple[ReleaseRecord, ...]:

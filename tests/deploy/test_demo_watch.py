@@ -7,7 +7,7 @@ from rich.console import Console
 
 from deploy.demo_view import LiveView, PlainView
 from deploy.demo_watch import JsonLines, SiteProgress, SiteWatch, Snapshot, Watch, time_left
-from server.report import read_run
+from server.report import Practice, read_run
 from tests.server.report.small_run import write_run
 
 
@@ -50,6 +50,8 @@ def test_a_site_is_followed_through_its_rounds(tmp_path: Path) -> None:
     assert (now.round, now.step, now.steps, now.rewards, now.step_s) == (1, 2, 4, (0.25, 0.75), 3.0)
     append(path, {"round": 2, "state": "training"})
     assert (watch.update().round, watch.progress.step, watch.progress.rewards) == (2, 0, ())
+    append(path, {**step(1, 0.7), "round": 2, "bank_wait_s": 0.03}, {**step(2, 0.9), "round": 2, "bank_wait_s": 0.01})
+    assert watch.update().practice() == Practice("ct", (0.5, pytest.approx(0.8)), 0.03)
 
 
 def test_time_left_follows_the_pace(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from common.errors import ConfigurationError
 from common.stages import Stage
 from server.cli import main as bat_server
-from server.report import read_run, render, summary, write_report, write_summary
+from server.report import Practice, read_run, render, summary, write_practice, write_report, write_summary
 from tests.server.report.small_run import SITES, write_run
 
 
@@ -49,6 +49,16 @@ class Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.words.append(data)
+
+
+def test_the_sites_own_figures_stand_in_the_page_only_where_they_were_given(run: Path) -> None:
+    before = write_report(run).read_text()
+    assert "Practice" not in before
+    assert summary(read_run(run), wall_s=1.0, peak_rss_mb=1.0)["bank_wait_s"] is None
+    write_practice(run, [Practice("ct", (0.25, 0.5), 0.004), Practice("mr", (), 0.0)])
+    words = " ".join(" ".join(Page(write_report(run).read_text()).words).split())
+    assert "ct 0.250 → 0.500 0.004 s mr – 0.000 s" in words
+    assert summary(read_run(run), wall_s=1.0, peak_rss_mb=1.0)["bank_wait_s"] == 0.004
 
 
 def test_the_record_holds_what_the_loop_did(run: Path) -> None:
