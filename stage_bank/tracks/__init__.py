@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from common.stages import Track
-from stage_bank.tracks import classification, detection, enhancement, segmentation, synthesis
+from stage_bank.tracks import classification, detection, enhancement, report, segmentation, synthesis, vqa
 from stage_bank.tracks._base import Fabricated, TrackSpec, UnfitPictures
 
 __all__ = ["TRACKS", "Fabricated", "TrackSpec", "UnfitPictures"]
@@ -16,6 +16,8 @@ TRACKS: Mapping[Track, TrackSpec] = {
         classification.TRACK,
         synthesis.TRACK,
         detection.TRACK,
+        vqa.TRACK,
+        report.TRACK,
     )
 }
 """Every track: a new one adds its line here."""

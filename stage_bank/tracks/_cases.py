@@ -21,6 +21,7 @@ def case_files(
     rng: np.random.Generator,
     skill: TrackSkill,
     extra: Mapping[str, bytes] | None = None,
+    stated: Mapping[str, Json] | None = None,
 ) -> dict[str, bytes]:
     """The files of one case, stored in the condition's polarity and with its fault.
 
@@ -31,6 +32,7 @@ def case_files(
         rng: decides what the fault spoils.
         skill: of the track; the header asks for the condition's delivery in the words of its form.
         extra: more files of the case, file name to content.
+        stated: more fields of its header.
     """
     stored = display(pixels, POLARITY_CHOICE[condition["polarity"]])
     header: dict[str, Json] = {
@@ -40,6 +42,7 @@ def case_files(
         "RescaleSlope": 1.0,
         skill.form.field: list(skill.form.stated[condition["deliver"]]),
         **stated_for(stored, skill.faults),
+        **(stated or {}),
     }
     files = {**FAULT_SEEDS[condition["fault"]](Stored(stored, header), rng).files(), **(extra or {})}
     return {f"cases/{name}/{file}": content for file, content in files.items()}

@@ -112,6 +112,7 @@ def test_nothing_of_condition_patient_or_reference_is_in_view(make_state: MakeSt
                 header = json.loads(state.files["cases/case1/header.json"])
                 assert set(header) <= {
                     "Columns",
+                    "EstimatedRadiographicMagnificationFactor",
                     "LabelMap",
                     "LargestImagePixelValue",
                     "PhotometricInterpretation",

@@ -14,7 +14,7 @@ from stage_bank.picture import Picture
 from stage_bank.tracks import TRACKS, UnfitPictures
 from stage_bank.tracks._pixels import _crop, _resampled, view
 
-WITH_LESIONS = (Track.SEGMENTATION, Track.DETECTION)
+WITH_LESIONS = (Track.SEGMENTATION, Track.DETECTION, Track.VQA, Track.REPORT)
 
 
 def textured(rows: int, columns: int, seed: int) -> np.ndarray:
