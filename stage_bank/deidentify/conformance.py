@@ -149,10 +149,11 @@ _LIMITS = f"""\
 ## Limits a privacy officer should know
 
 - Text: images of the families marked *likely* below, captures of screens, colour images and everything declared to show
-  text are searched before the header is dropped, so that its names and dates help: with tesseract
-  (`apt-get install tesseract-ocr`), and for rows of marks that look drawn, in any script. Without tesseract they are
-  refused. Handwriting, letters below about 8 pixels and text that fades into its surroundings may be missed. Other
-  images are searched as well when tesseract is there, with more care for anatomy, unless `--quick` is given.
+  text are searched before the header is dropped, so that its names and dates help: with Tesseract, whose language
+  model the system provides (`apt-get install tesseract-ocr-eng`), and for rows of marks that look drawn, in any script.
+  Without the model they are refused. Handwriting, letters below about 8 pixels and text that fades into its
+  surroundings may be missed. Other images are searched as well when the model is there, with more care for anatomy,
+  unless `--quick` is given.
 - Faces: a CT, MR or PET series of {VOLUME_SLICES} slices or more that shows a head, or does not say what it shows,
   loses everything in front of and below a plane placed by the skin. Heads nodded or turned by more than about 15
   degrees, small children and deformed skulls may keep part of the face or lose part of the frontal brain; ears stay.

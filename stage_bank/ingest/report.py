@@ -54,7 +54,9 @@ class Reason(StrEnum):
     NO_TABLE = "kind of object that no allow-list covers"
     DOCUMENT = "encapsulated document"
     NO_CONTENT = "structured report without coded or numeric content that may be kept"
-    NO_TEXT_SEARCH = "may show burned-in text and no text search (tesseract) is installed"
+    NO_TEXT_SEARCH = (
+        "may show burned-in text and no language model for the text search (tesseract-ocr-eng) is installed"
+    )
     TEXT_SEARCH_FAILED = "the search for burned-in text failed or took too long"
     TEXT = "burned-in text that cannot be blanked"
     HEAD = "volume of a head whose face cannot be removed"

@@ -127,9 +127,10 @@ def _search(
     grey: NDArray[np.uint8], found: NDArray[np.bool_], needles: Needles, program: Tesseract, care: _Care
 ) -> bool:
     """Add the text of a picture to `found`; whether there was some that must not be left over."""
+    words = _words(grey, program)
     boxes = [box for box, marks in glyph_rows(grey) if marks >= care.marks]
     certain = False
-    for word in _words(grey, program):
+    for word in words:
         counts, sure = _judge(grey, word, needles, care)
         certain = certain or sure
         if counts:
@@ -157,9 +158,13 @@ def _words(grey: NDArray[np.uint8], program: Tesseract) -> Iterator[Word]:
         size = (grey.shape[1] * factor, grey.shape[0] * factor)
         enlarged = np.asarray(Image.fromarray(grey).resize(size, Image.Resampling.BICUBIC))
         views += [(factor, enlarged), (factor, np.where(enlarged >= _BRIGHT, 0, 255).astype(np.uint8))]
-    for word in program.words([view for _, view in views]):
-        left, top, width, height = (round(value / views[word.page][0]) for value in word.box)
-        yield replace(word, box=(left, top, width, height))
+    factors = [factor for factor, _ in views]
+    return (_shrunk(word, factors[word.page]) for word in program.words([view for _, view in views]))
+
+
+def _shrunk(word: Word, factor: int) -> Word:
+    left, top, width, height = (round(value / factor) for value in word.box)
+    return replace(word, box=(left, top, width, height))
 
 
 def _greys(decoded: Decoded) -> Iterator[NDArray[np.uint8]]:

@@ -1,31 +1,44 @@
-"""The system program `tesseract`, which reads text in pictures."""
+"""The library Tesseract (through `tesserocr`), which reads text in pictures, several at once."""
 
 from __future__ import annotations
 
-import io
+import hashlib
 import os
-import shutil
-import subprocess
-from collections.abc import Sequence
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
+from glob import glob
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from stage_bank.ingest.read import Refused
 from stage_bank.ingest.report import Reason
 
+if TYPE_CHECKING:
+    from tesserocr import PyTessBaseAPI
+
 __all__ = ["Tesseract", "Word"]
 
-SECONDS_PER_PAGE = 30
-_SPARSE = "11"
-"""Page segmentation mode: find as much text as possible in no particular order."""
-_COLUMNS = 12
-_ENVIRONMENT = {"OMP_THREAD_LIMIT": "1", "LC_ALL": "C.UTF-8"}
-_PASSED_ON = ("TESSDATA_PREFIX", "LD_LIBRARY_PATH")
-"""Where the program's models and libraries may be named; nothing else is passed on."""
-_WORD_LEVEL = "5"
+LANGUAGE = "eng"
+MODEL = f"{LANGUAGE}.traineddata"
+MODEL_FOLDERS = ("/usr/share/tesseract-ocr/*/tessdata", "/usr/share/tessdata", "/usr/local/share/tessdata")
+"""Where systems put the language model; `TESSDATA_PREFIX` names another folder."""
+
+SECONDS_PER_PAGE = 30.0
+READERS = 2
+"""Pages read at once."""
+
+REMEMBERED = 256
+"""Pages whose words are kept in memory: copies of one picture in several files or encodings are read once."""
+
+RESOLUTION = 70
+"""Dots per inch that pages without a stated resolution are taken to have, as by the program of that name."""
 
 
 @dataclass(frozen=True)
@@ -45,47 +58,96 @@ class Word:
     box: tuple[int, int, int, int]
 
 
-@dataclass(frozen=True)
+_Read = tuple[str, float, tuple[int, int, int, int]]
+
+
 class Tesseract:
-    """Runs the program, without a shell, one process a call.
+    """Reads pages with one language model, loaded once for every reader.
 
     Args:
-        program: absolute path.
+        models: folder of the language model.
     """
 
-    program: str
+    def __init__(self, models: Path) -> None:
+        self._models = models
+        self._own = threading.local()
+        self._pool = ThreadPoolExecutor(READERS, "read-text")
+        self._lock = threading.Lock()
+        self._known: OrderedDict[bytes, tuple[_Read, ...]] = OrderedDict()
 
     @classmethod
     def find(cls) -> Tesseract | None:
-        """The installed program, or `None`."""
-        program = shutil.which("tesseract")
-        return cls(os.path.abspath(program)) if program else None
+        """The reader of this process, or `None` when there is no language model on this machine."""
+        folder = _model_folder(os.environ.get("TESSDATA_PREFIX"))
+        return None if folder is None else _reader(folder)
 
-    def words(self, pages: Sequence[NDArray[np.uint8]]) -> list[Word]:
-        """Text on grey pictures `[rows, columns]`.
+    def words(self, pages: Sequence[NDArray[np.uint8]]) -> Iterator[Word]:
+        """Text on grey pictures `[rows, columns]`, page by page; reading begins at once, before the first is asked for.
 
         Raises:
-            Refused: the program fails, says something unexpected or takes longer than half a minute a page.
+            Refused: (from the iterator) the search fails, or a page takes longer than half a minute.
         """
-        stream = io.BytesIO()
-        first, *others = [Image.fromarray(page) for page in pages]
-        first.save(stream, "TIFF", save_all=True, append_images=others)
+        return _numbered(self._pool.map(self._page, pages))
+
+    def _page(self, page: NDArray[np.uint8]) -> tuple[_Read, ...]:
+        pixels = np.ascontiguousarray(page)
+        key = hashlib.sha256(repr(pixels.shape).encode() + pixels.tobytes()).digest()
+        with self._lock:
+            if key in self._known:
+                self._known.move_to_end(key)
+                return self._known[key]
+        found = tuple(self._read(pixels))
+        with self._lock:
+            self._known[key] = found
+            while len(self._known) > REMEMBERED:
+                self._known.popitem(last=False)
+        return found
+
+    def _read(self, pixels: NDArray[np.uint8]) -> Iterator[_Read]:
+        if pixels.size == 0 or pixels.min() == pixels.max():
+            return
+        from tesserocr import RIL, iterate_level
+
+        api, (rows, columns) = self._api(), pixels.shape
+        api.SetImageBytes(pixels.tobytes(), columns, rows, 1, columns)
+        api.SetSourceResolution(RESOLUTION)
         try:
-            run = subprocess.run(
-                [self.program, "stdin", "stdout", "--psm", _SPARSE, "-l", "eng", "tsv"],
-                input=stream.getvalue(),
-                capture_output=True,
-                env=_ENVIRONMENT | {name: os.environ[name] for name in _PASSED_ON if name in os.environ},
-                timeout=SECONDS_PER_PAGE * len(pages),
-                check=True,
-            )
-            lines = run.stdout.decode("utf-8", "replace").splitlines()[1:]
-            rows = [line.split("\t") for line in lines]
-            return [_word(row) for row in rows if len(row) == _COLUMNS and row[0] == _WORD_LEVEL and row[11].strip()]
-        except (OSError, subprocess.SubprocessError, ValueError) as error:
-            raise Refused(Reason.TEXT_SEARCH_FAILED) from error
+            if not api.Recognize(int(1000 * SECONDS_PER_PAGE)):
+                raise RuntimeError("out of time")
+            found = api.GetIterator()
+            for word in iterate_level(found, RIL.WORD) if found is not None else ():
+                if word.Empty(RIL.WORD):
+                    continue
+                text, confidence = word.GetUTF8Text(RIL.WORD).strip(), float(word.Confidence(RIL.WORD))
+                left, top, right, bottom = word.BoundingBox(RIL.WORD)
+                if text:
+                    yield text, confidence, (left, top, right - left, bottom - top)
+        finally:
+            api.Clear()
+
+    def _api(self) -> PyTessBaseAPI:
+        """The reader of this thread."""
+        if not hasattr(self._own, "api"):
+            from tesserocr import PSM, PyTessBaseAPI
+
+            self._own.api = PyTessBaseAPI(path=str(self._models), lang=LANGUAGE, psm=PSM.SPARSE_TEXT)
+        return self._own.api
 
 
-def _word(row: Sequence[str]) -> Word:
-    left, top, width, height = (int(value) for value in row[6:10])
-    return Word(int(row[1]) - 1, row[11].strip(), float(row[10]), (left, top, width, height))
+def _numbered(pages: Iterable[tuple[_Read, ...]]) -> Iterator[Word]:
+    try:
+        for number, found in enumerate(pages):
+            yield from (Word(number, *read) for read in found)
+    except (RuntimeError, OSError, ValueError) as error:
+        raise Refused(Reason.TEXT_SEARCH_FAILED) from error
+
+
+def _model_folder(named: str | None) -> Path | None:
+    patterns = (named,) if named else MODEL_FOLDERS
+    folders = sorted((Path(folder) for pattern in patterns for folder in glob(pattern)), reverse=True)
+    return next((folder for folder in folders if (folder / MODEL).is_file()), None)
+
+
+@cache
+def _reader(folder: Path) -> Tesseract:
+    return Tesseract(folder)

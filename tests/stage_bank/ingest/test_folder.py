@@ -1,5 +1,4 @@
 import os
-import shutil
 import time
 from pathlib import Path
 
@@ -12,10 +11,11 @@ from pydicom.data import get_testdata_file
 from pydicom.uid import MPEG4HP41, SecondaryCaptureImageStorage
 
 from common.errors import DataError
+from stage_bank.deidentify.text import Tesseract
 from stage_bank.ingest import IngestResult, Reason, Status, ingest_folder
 from tests.stage_bank.dicom_files import KEY, ct, picture, write
 
-SEARCHED = Reason.TAKEN if shutil.which("tesseract") else Reason.NO_TEXT_SEARCH
+SEARCHED = Reason.TAKEN if Tesseract.find() else Reason.NO_TEXT_SEARCH
 
 
 def ingest(folder: Path) -> IngestResult:
@@ -267,7 +267,7 @@ def test_padding_does_not_set_the_range(tmp_path):
     assert ingest(tmp_path).images[0].pixels[20:].std() > 0.15
 
 
-@pytest.mark.skipif(shutil.which("tesseract") is None, reason="tesseract is not installed")
+@pytest.mark.skipif(Tesseract.find() is None, reason="no language model of tesseract is installed")
 @pytest.mark.parametrize("name", ["SC_rgb_jpeg_dcmtk.dcm", "examples_ybr_color.dcm", "SC_rgb_rle_16bit_2frame.dcm"])
 def test_colour_becomes_luminance(tmp_path, name):
     dataset = pydicom.dcmread(get_testdata_file(name))

@@ -1,6 +1,5 @@
 """Every file of pydicom and pydicom-data, judged by pydicom's own decoder."""
 
-import shutil
 from pathlib import Path
 
 import data_store
@@ -9,6 +8,7 @@ import pytest
 from pydicom.data import get_testdata_file
 
 from stage_bank.deidentify.allowlists import allow_lists
+from stage_bank.deidentify.text import Tesseract
 from stage_bank.ingest import Reason, Status
 from stage_bank.ingest.quiet import quiet
 from stage_bank.ingest.read import Refused
@@ -52,7 +52,7 @@ def decodable(path: Path) -> pydicom.Dataset | None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("tesseract") is None, reason="tesseract is not installed")
+@pytest.mark.skipif(Tesseract.find() is None, reason="no language model of tesseract is installed")
 @pytest.mark.parametrize("folder", FOLDERS, ids=["pydicom", "pydicom-data"])
 def test_every_decodable_file_is_ingested_or_left_out_by_policy_and_every_other_one_is_named(folder):
     taken = 0
