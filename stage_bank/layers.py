@@ -7,6 +7,7 @@ import binascii
 import io
 import math
 import re
+import unicodedata
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -52,6 +53,7 @@ def layers(data: bytes, depth: int = 0, note: str = "") -> Iterator[Layer]:
     yield from _split(data, note)
     yield from _decoded(data, note)
     yield from _unescaped(data, note)
+    yield from _narrowed(data, note)
     for inner, how in _unpacked(data):
         yield from layers(inner, depth + 1, f"{note}, {how}")
 
@@ -91,7 +93,13 @@ def _decoded(data: bytes, note: str) -> Iterator[Layer]:
             piece = piece[: len(piece) - (len(piece) % 4 == 1)]
             if len(piece) >= 6:
                 decoded = base64.b64decode(piece + b"=" * (-len(piece) % 4))
-                yield Layer(decoded, not _PRINTABLE.fullmatch(decoded), f"{note}, in base64")
+                yield from _plain(decoded, f"{note}, in base64")
+
+
+def _plain(decoded: bytes, note: str) -> Iterator[Layer]:
+    """What was decoded: text only where every byte of it prints, because a wrong alignment gives chance bytes."""
+    yield Layer(decoded, not _PRINTABLE.fullmatch(decoded), note)
+    yield from _narrowed(decoded, note)
 
 
 def _unescaped(data: bytes, note: str) -> Iterator[Layer]:
@@ -100,11 +108,24 @@ def _unescaped(data: bytes, note: str) -> Iterator[Layer]:
         for start in range(2):
             piece = run[start:]
             decoded = bytes.fromhex(piece[: len(piece) & ~1].decode("ascii"))
-            yield Layer(decoded, not _PRINTABLE.fullmatch(decoded), f"{note}, in hex")
+            yield from _plain(decoded, f"{note}, in hex")
     if b"%" in data:
         yield Layer(unquote_to_bytes(data), True, f"{note}, URL-encoded")
     if b"\\u" in data:
         yield Layer(_ESCAPE.sub(_character, data), True, f"{note}, in JSON escapes")
+
+
+def _narrowed(data: bytes, note: str) -> Iterator[Layer]:
+    """Text without compatibility forms (Unicode TR 15, NFKC): full-width letters, ligatures, invisible joiners."""
+    if data.isascii():
+        return
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        return
+    narrow = "".join(sign for sign in unicodedata.normalize("NFKC", text) if unicodedata.category(sign) != "Cf")
+    if narrow != text:
+        yield Layer(narrow.encode("utf-8", "surrogatepass"), False, f"{note}, in other letters")
 
 
 def _character(escape: re.Match[bytes]) -> bytes:

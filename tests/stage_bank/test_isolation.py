@@ -18,6 +18,7 @@ from common.signing import SigningKey
 from common.stages import Focus, Outcome, Track
 from stage_bank.fabrication import Fabricator, random_condition
 from stage_bank.isolation import PatientWall, _parts
+from stage_bank.layers import layers
 from stage_bank.needles import NeedleIndex
 from stage_bank.picture import Picture
 from stage_bank.prompts import user_prompt
@@ -134,6 +135,50 @@ def test_a_planted_identifier_is_found_in_every_disguise(identifier, hide):
 )
 def test_another_rendering_of_an_identifier_is_found(text):
     assert WALL.breaches(with_file(f"see {text} now".encode()))
+
+
+FULL_WIDTH = {code: code + 0xFEE0 for code in range(0x21, 0x7F)}
+"""ASCII to the full-width forms of Unicode."""
+
+
+@pytest.mark.parametrize(
+    ("identifier", "text"),
+    [
+        ("Doe^Peter", "Doe"),
+        ("Doe^Peter", "seen: PETER."),
+        ("Lee^An^^Dr", "lee"),
+        ("Müller^Jörg", "MULLER"),
+        ("Doe^Peter", "Peter Doe".translate(FULL_WIDTH)),
+        ("Doe^Peter", "Do\u200be"),
+        ("MRN-4711", "MRN-4711".translate(FULL_WIDTH)),
+        ("12-34-567", "1234567"),
+        ("12 34 567", "no 1234567."),
+        ("A.12/345", "a12345"),
+    ],
+)
+def test_parts_of_names_and_other_writings_are_found(identifier, text):
+    wall = PatientWall({identifier})
+    assert wall.breaches(with_file(text.encode()))
+    assert wall.breaches(with_file(base64.b64encode(f"see {text} now".encode())))
+    assert PatientWall({"Roe^Paul", "98-76-543"}).breaches(with_file(text.encode())) == []
+
+
+def test_a_name_inside_a_longer_word_is_no_name():
+    wall = PatientWall({"Mark^Lin", "Case^Ada"})
+    assert wall.breaches(with_file(b"cases marker lines adapted")) == []
+    assert wall.breaches(with_file(b"cases mark lines"))
+
+
+@given(
+    identifier=st.sampled_from(sorted(IDENTIFIERS)),
+    before=st.sampled_from(["", " ", "\n", "_", '"', "(", "="]),
+    after=st.binary(max_size=40),
+)
+def test_a_planted_identifier_is_found_in_any_surroundings(identifier, before, after):
+    """Property: whatever stands around it (no letter or digit that would make it another word or number)."""
+    around = re.sub(rb"^[\w.]+", b"", after)
+    breaches = WALL.breaches(with_file(before.encode() + identifier.encode() + b" " + around))
+    assert breaches
 
 
 @pytest.mark.parametrize(
@@ -261,7 +306,8 @@ def test_fabricated_states_hold_public_words_only(track, sandbox):
     for focus, outcome in [(Focus.E2E, Outcome.FAILURE), (Focus.S2, Outcome.RECOVERY), (Focus.S5, Outcome.SUCCESS)]:
         made = maker.draft(focus, outcome, rng)
         assert WALL.breaches(made) == []
-        for _, layer in _parts(made):  # a last word may be cut: broken outputs lie in failed states
+        for layer in (layer for _, content in _parts(made) for layer in layers(content)):
+            # a last word may be cut: broken outputs lie in failed states
             if not layer.binary and "base64" not in layer.note:
                 text = mask_public(layer.data, set()).decode("latin-1")
                 assert not (unknown := set(re.findall(r"[A-Za-z]{4,}\b(?=.)", text, re.DOTALL))), unknown
