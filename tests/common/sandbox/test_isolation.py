@@ -119,7 +119,8 @@ def scan(address, step):
             found += not any(low <= address + at < low + size for low, size in own)
             at = page.find(wanted, at + 1)
         address += step
-for start in (id(object()), id(wanted), id(os), ctypes.addressof(ctypes.create_string_buffer(8)), id(b"x" * 100000)):
+buffer = ctypes.create_string_buffer(8)
+for start in (id(object()), id(wanted), id(os), ctypes.addressof(buffer), id(b"x" * 100000), *map(id, planted)):
     for step in (4096, -4096):
         scan(start // 4096 * 4096 + (step if step < 0 else 0), step)
 print("tried", found, len(seen))
