@@ -12,7 +12,7 @@ ROUNDS = 3
 BANK_STATES = 126
 """States in each site's bank: as many as the grid of BaT has cells."""
 
-CELLS_PER_TRACK = 16
+CELLS_PER_TRACK = 32
 """Held-out tasks of each track, in each of the two suites."""
 
 TRACKS = (Track.CLASSIFICATION, Track.ENHANCEMENT, Track.SEGMENTATION)
