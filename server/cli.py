@@ -70,6 +70,18 @@ def _parser() -> argparse.ArgumentParser:
     sealed = _add(commands, "sealed", _sealed, "score a finished run on the sealed suite, once and for the report")
     sealed.add_argument("run", type=Path, metavar="RUN", help="run directory")
 
+    score = _add(commands, "score", _score, "grade any agent's run directory against a reference (JSON)")
+    score.add_argument("run", type=Path, metavar="RUN_DIR", help="plan/, agents_outputs/<case>/, process/")
+    score.add_argument("--layout", choices=("automedbench",), default="automedbench", help="default: automedbench")
+    score.add_argument("--reference", type=Path, required=True, metavar="DIR", help="one folder a case with the truth")
+    score.add_argument(
+        "--task",
+        required=True,
+        choices=("segmentation", "enhancement", "detection", "vqa", "report"),
+        help="what was asked",
+    )
+    score.add_argument("--tier", choices=("standard", "lite"), default="standard", help="default: standard")
+
     report = _add(commands, "report", _report, "write report.html of a run, however far it came")
     report.add_argument("run", type=Path, metavar="RUN", help="run directory")
     return parser
@@ -97,6 +109,16 @@ def _add_tracks(command: argparse.ArgumentParser) -> None:
         metavar="TRACK",
         help=f"task families (default: {shown})",
     )
+
+
+def _score(arguments: argparse.Namespace) -> int:
+    import json
+
+    from server.automedbench import Tier, score_run
+
+    result = score_run(arguments.run, arguments.reference, arguments.task, Tier(arguments.tier))
+    print(json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False))
+    return 0
 
 
 def _run(arguments: argparse.Namespace) -> int:

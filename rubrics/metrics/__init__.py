@@ -4,6 +4,7 @@ from rubrics.metrics.accuracy import above_chance, balanced_accuracy
 from rubrics.metrics.answers import exact_match, normalised_answer, token_f1
 from rubrics.metrics.detection import Box, mean_average_precision, overlap
 from rubrics.metrics.dice import dice
+from rubrics.metrics.psnr import psnr
 from rubrics.metrics.ssim import relative_gain, ssim
 from rubrics.metrics.text import entity_f1, rouge_l, words_of
 
@@ -17,6 +18,7 @@ __all__ = [
     "mean_average_precision",
     "normalised_answer",
     "overlap",
+    "psnr",
     "relative_gain",
     "rouge_l",
     "ssim",
