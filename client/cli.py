@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from client.bank_cli import add_bank_commands
+from client.doctor import add_doctor
 from client.sandbox_cli import add_sandbox_commands
 from client.site_command import add_site_command
 from client.site_config import SiteConfig
@@ -47,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add_bank_commands(commands)
     add_sandbox_commands(commands)
+    add_doctor(commands)
     add_site_command(commands, "status", _status, "ask the running daemon how it stands (JSON)")
     add_site_command(commands, "stop", _stop, "end the running daemon")
     add_site_command(

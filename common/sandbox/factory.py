@@ -13,10 +13,13 @@ from common.sandbox.interface import Limits, Sandbox
 from common.sandbox.receipt import Language
 from common.signing import SigningKey
 
-__all__ = ["BACKENDS", "open_sandbox"]
+__all__ = ["BACKENDS", "PROBES", "open_sandbox"]
 
 BACKENDS = {"bwrap": bwrap_command, "landlock": landlock_command}
 """Strongest first."""
+
+PROBES = ("files", "host folders", "sockets", "signals", "writes", "user", "environment")
+"""What the live probe tries of a backend before it is used."""
 
 _PROBE = """
 import os, socket, sys
@@ -27,14 +30,15 @@ def denied(what, *arguments):
         return True
     return False
 secret, host = {secret!r}, {host}
-failed = [name for name, held in {{
+tried = {{
     "files": denied(open, secret), "host folders": denied(os.listdir, "/root") and denied(os.listdir, "/etc/ssl"),
     "sockets": all(denied(socket.socket, family) for family in (1, 2, 10, 16, 17)),
     "signals": denied(os.kill, host, 0) and denied(os.kill, os.getppid() or host, 0),
     "writes": denied(open, os.path.dirname(secret) + "/new", "w") and denied(open, "/usr/new", "w"),
     "user": os.geteuid() != 0 or not {root},
     "environment": "PROBE" not in os.environ,
-}}.items() if not held]
+}}
+failed = [name for name in {probes!r} if not tried[name]]
 open("probe", "w").write("written")
 print("failed:", *failed)
 """
@@ -101,7 +105,7 @@ def _prove(sandbox: ForkServerSandbox) -> None:
         secret = Path(folder, "secret")
         secret.write_text("secret")
         secret.chmod(0o666)
-        program = _PROBE.format(secret=str(secret), host=os.getpid(), root=os.geteuid() == 0)
+        program = _PROBE.format(secret=str(secret), host=os.getpid(), root=os.geteuid() == 0, probes=PROBES)
         session = sandbox.open({})
         try:
             receipt = session.execute(Language.PYTHON, program)
