@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
+from stage_bank.sheet_lines import sheet_lines
 from stage_bank.skills.mask_form import decode_mask
 from stage_bank.state import TrainingState
 
@@ -17,7 +19,6 @@ _SCALE = 4
 _TILE = (64 * _SCALE, 64 * _SCALE)
 _GAP, _LINE = 24, 22
 _PAPER, _INK, _FAINT, _LESION = (255, 255, 255), (24, 26, 32), (110, 116, 128), (232, 93, 42)
-_MOST_LINES, _MOST_COLUMNS = 10, 44
 
 
 def draw_sheet(state: TrainingState) -> Image.Image:
@@ -54,9 +55,9 @@ def _case_tiles(state: TrainingState, case: str) -> list[tuple[str, Image.Image]
     public = {p.removeprefix(f"cases/{case}/"): d for p, d in state.files.items() if p.startswith(f"cases/{case}/")}
     references = {p.removeprefix("references/"): d for p, d in state.hidden.items() if p.startswith("references/")}
     stored = _array(public.get("image.npy"))
-    tiles = [("input", _picture(stored) if stored is not None else _words("no readable image"))]
-    texts = "\n".join(_text(name, data) for name, data in sorted(public.items()) if not name.endswith(".npy"))
-    tiles.append(("public", _words(texts)))
+    tiles = [("input", _picture(stored) if stored is not None else _words(["no readable image"]))]
+    texts = {name: data for name, data in public.items() if not name.endswith(".npy")}
+    tiles.append(("public", _words(sheet_lines(texts, case))))
     own = {name.removeprefix(f"{case}/"): data for name, data in references.items() if name.startswith(f"{case}/")}
     for name, data in sorted(own.items()):
         if name.endswith(".npy") and (image := _array(data)) is not None:
@@ -66,7 +67,7 @@ def _case_tiles(state: TrainingState, case: str) -> list[tuple[str, Image.Image]
     words = {name: data for name, data in own.items() if name.endswith((".json", ".txt"))}
     words |= {name: data for name, data in references.items() if "/" not in name}
     if words:
-        tiles.append(("reference", _words("\n".join(_text(name, data) for name, data in sorted(words.items())))))
+        tiles.append(("reference", _words(sheet_lines(words, case))))
     return tiles
 
 
@@ -105,29 +106,10 @@ def _on_tile(picture: Image.Image) -> Image.Image:
     return tile
 
 
-def _words(text: str) -> Image.Image:
+def _words(lines: Sequence[str]) -> Image.Image:
     tile = Image.new("RGB", _TILE, (247, 248, 250))
-    lines = [line[:_MOST_COLUMNS] for line in text.splitlines()][:_MOST_LINES]
-    ImageDraw.Draw(tile).multiline_text((8, 8), "\n".join(lines), fill=_INK, font=_font(11), spacing=5)
+    ImageDraw.Draw(tile).multiline_text((8, 6), "\n".join(lines), fill=_INK, font=_font(9), spacing=3)
     return tile
-
-
-def _text(name: str, data: bytes) -> str:
-    content = data.decode("utf-8", "replace").strip()
-    broken = content.replace("{", "").replace("}", "").replace('"', "")
-    return f"{name}\n" + "\n".join(part.strip() for part in _parts(broken))
-
-
-def _parts(content: str) -> list[str]:
-    """Broken at commas outside brackets."""
-    parts, depth = [""], 0
-    for sign in content:
-        depth += {"[": 1, "]": -1}.get(sign, 0)
-        if sign == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += sign
-    return parts
 
 
 def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, replace
 
 from .delivery import Form
@@ -17,6 +18,12 @@ LABEL_ORDERS = {"keep": LABELS, "flip": LABELS[::-1], "turn": (*LABELS[1:], LABE
 
 LONGEST = 4096
 """Most bytes of a file."""
+
+TEXTS = ("question_id", "predicted_label", "predicted_answer", "raw_model_output", "model_name")
+"""Fields of a file that are texts (AutoMedBench)."""
+
+FILLERS = ("unknown", "heuristic:", "fallback:", "placeholder:", "mock:", "dummy:", "stub:")
+"""How a text begins that stands in for an answer; "unknown" is one only when nothing follows (AutoMedBench)."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +51,7 @@ def answer_form(file_name: str) -> Form:
         stated=LABEL_ORDERS,
         turn=_turn,
         restore=_restore,
-        fits=lambda answer, shape: answer.label in LABELS and bool(answer.text),
+        fits=lambda answer, shape: answer.label in LABELS and not _is_filler(answer.text),
     )
 
 
@@ -65,7 +72,7 @@ def decode_answer(data: bytes) -> Answer:
     """Read an answer file that may be hostile.
 
     Raises:
-        ValueError: too long, no JSON object, or a field is missing or no text.
+        ValueError: too long, no JSON object, or a field is missing or of another type.
     """
     if len(data) > LONGEST:
         raise ValueError("too long")
@@ -73,10 +80,17 @@ def decode_answer(data: bytes) -> Answer:
         fields = json.loads(data)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
-    names = ("question_id", "predicted_label", "predicted_answer")
-    if not isinstance(fields, dict) or not all(isinstance(fields.get(name), str) for name in names):
+    if not isinstance(fields, dict) or not all(isinstance(fields.get(name), str) for name in TEXTS):
         raise ValueError("no answer")
-    return Answer(*(fields[name] for name in names))
+    seconds = fields.get("runtime_s")
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds < math.inf:
+        raise ValueError("no run time")
+    return Answer(fields["question_id"], fields["predicted_label"], fields["predicted_answer"])
+
+
+def _is_filler(text: str) -> bool:
+    said = text.strip().casefold()
+    return not said or said.rstrip(".") == FILLERS[0] or said.startswith(FILLERS[1:])
 
 
 def _turn(answer: Answer, delivery: str) -> Answer:

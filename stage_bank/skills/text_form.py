@@ -21,7 +21,7 @@ SECTIONS = {
 SHORTEST, LONGEST, LETTERS = 40, 8000, 20
 """Fewest and most characters of a report, and the fewest letters (AutoMedBench)."""
 
-_IMPRESSION = re.compile(r"Impression: (\d+) present, (\d+) absent\.")
+_IMPRESSION = re.compile(r"Impression: ([0-9]{1,4}) present, ([0-9]{1,4}) absent\.")
 
 
 def report_form(file_name: str) -> Form:
@@ -52,7 +52,7 @@ def decode_report(data: bytes) -> Lines:
     if len(data) > 4 * LONGEST:
         raise ValueError("too long")
     text = data.decode("utf-8")
-    lines = tuple(line for line in text.splitlines() if line.strip())
+    lines = tuple(line for line in text.replace("\r\n", "\n").split("\n") if line.strip())
     letters = sum(character.isalpha() for character in text)
     if not (SHORTEST <= len(text) <= LONGEST and letters >= LETTERS and all(line.isprintable() for line in lines)):
         raise ValueError("no report")

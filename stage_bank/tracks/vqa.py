@@ -11,7 +11,7 @@ from common.canonical import canonical_json
 from common.stages import Track
 from rubrics.metrics import exact_match
 from stage_bank.picture import Picture
-from stage_bank.skills import COLUMNS, ROWS, SKILLS, Array
+from stage_bank.skills import COLUMNS, ROWS, SKILLS, Array, Output
 from stage_bank.skills.answer_form import LABELS
 from stage_bank.skills.vqa import (
     CENTRE,
@@ -57,7 +57,7 @@ def _make(
     pictures: Sequence[Picture], condition: Condition, rng: np.random.Generator, names: Sequence[str]
 ) -> Fabricated:
     files: dict[str, bytes] = {}
-    truth: dict[str, str] = {}
+    truth: dict[str, dict[str, str]] = {}
     for name in names:
         level = condition["level"]
         part, form = str(rng.choice(PARTS)), str(rng.choice(SHAPES))
@@ -81,13 +81,18 @@ def _make(
         stated = {MAGNIFICATION: magnification}
         extra = {QUESTION: canonical_json(question)}
         files |= case_files(name, pixels, condition, rng, SKILL, extra, stated)
-        truth[name] = LABELS[options.index(right)]
+        truth[name] = {"question": f"{name} question", "label": LABELS[options.index(right)]}
     return Fabricated(files, {"truth.json": canonical_json(truth)})
 
 
 def _grade(outputs: Outputs, references: Mapping[str, bytes]) -> dict[str, float | None]:
-    truth: dict[str, str] = json.loads(references["truth.json"])
-    return each(outputs, lambda name, answer: exact_match(answer.label, [truth[name]]))
+    truth = json.loads(references["truth.json"])
+    return each(outputs, lambda name, answer: _score(answer, **truth[name]))
+
+
+def _score(answer: Output, question: str, label: str) -> float:
+    """1 for the right label of the question that was asked; an answer to another question is worth nothing."""
+    return exact_match(answer.label, [label]) if answer.question == question else 0.0
 
 
 def _insert(tissue: Array, marker: Array, places: Sequence[Place]) -> Array:
