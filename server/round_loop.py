@@ -360,7 +360,7 @@ def _scores(evaluation: EvaluationSummary | None) -> dict[str, Json]:
         "task": evaluation.task,
         "agentic": evaluation.agentic,
         "stages": {stage.value: score for stage, score in evaluation.stage_scores.items()},
-        "tracks": {track.value: score for track, score in evaluation.track_scores.items()},
+        "tracks": dict(evaluation.track_scores),
     }
 
 
