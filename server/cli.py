@@ -46,6 +46,8 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--superlink", default="127.0.0.1:8000", metavar="HOST:PORT", help="default: 127.0.0.1:8000")
     run.add_argument("--root-certificates", type=Path, metavar="PEM", help="use TLS and trust these")
 
+    run.add_argument("--aggregation", metavar="RULE", help="use this aggregation rule instead of the settings' own")
+
     key = _add(commands, "key", _key, "print the server's public key for the sites, making the key if there is none")
     key.add_argument("file", type=Path, metavar="KEY")
 
@@ -119,7 +121,8 @@ def _run(arguments: argparse.Namespace) -> int:
     from server.flower_run import submit_and_follow
     from server.run_directory import RunDirectory
 
-    config = load_federation_config(arguments.settings)
+    changes = {"aggregation": arguments.aggregation} if arguments.aggregation else {}
+    config = load_federation_config(arguments.settings, changes)
     directory = arguments.runs / config.run
     RunDirectory.create(directory, config, SigningKey.load_or_create(config.signing_key)).close()
     state = submit_and_follow(directory, arguments.superlink, arguments.root_certificates, _say)
