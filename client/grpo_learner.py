@@ -20,6 +20,7 @@ from common.adapter import Adapter, AdapterSpec
 from common.base_model import BaseModel
 from common.canonical import Json, digest_bytes
 from common.errors import BatError, PolicyRefusal
+from common.factors import frozen_factor
 from common.ledger import Ledger
 from common.messages import Prescription, RefusalCode
 from common.sandbox import Sandbox
@@ -140,7 +141,16 @@ class GrpoLearner:
 
         micro_batch = math.gcd(optimizer.groups_per_step * optimizer.group_size, MICRO_BATCH)
         return train_round(
-            policy, start, environment, rows, optimizer, _seed(round_id), report, cancelled, micro_batch=micro_batch
+            policy,
+            start,
+            environment,
+            rows,
+            optimizer,
+            _seed(round_id),
+            report,
+            cancelled,
+            micro_batch=micro_batch,
+            frozen=frozen_factor(prescription.aggregation, prescription.round),
         )
 
     def _load(self) -> None:

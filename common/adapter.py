@@ -59,6 +59,25 @@ class RawTensor:
             raise AdapterError(f"dtype {array.dtype.name} cannot be part of an adapter")
         return cls(name, tuple(array.shape), np.ascontiguousarray(array).tobytes())
 
+    @classmethod
+    def from_values(cls, values: np.ndarray, dtype: str) -> RawTensor:
+        """Wrap finite or infinite float32 values in a dtype of the wire, rounding to nearest, ties to even.
+
+        Args:
+            values: any shape; a NaN stays one.
+            dtype: F32, F16 or BF16.
+        """
+        single = np.asarray(values, dtype="<f4", order="C")
+        if dtype == "F32":
+            return cls(dtype, single.shape, single.tobytes())
+        if dtype == "F16":
+            with np.errstate(over="ignore"):
+                return cls(dtype, single.shape, single.astype("<f2").tobytes())
+        bits = single.view(np.uint32)
+        rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+        halves = np.where(np.isnan(single), np.uint32(0x7FC0), rounded)
+        return cls(dtype, single.shape, halves.astype("<u2").tobytes())
+
     def to_float32(self) -> np.ndarray:
         """Values as a float32 array of `shape` (exact for all three dtypes)."""
         if self.dtype == "BF16":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,8 +16,13 @@ __all__ = ["read_settings"]
 _Settings = TypeVar("_Settings", bound=BaseModel)
 
 
-def read_settings(path: Path, model: type[_Settings]) -> _Settings:
+def read_settings(path: Path, model: type[_Settings], changes: Mapping[str, object] | None = None) -> _Settings:
     """Read a settings file.
+
+    Args:
+        path: the file.
+        model: what it must be.
+        changes: settings of the command line, which win over the file's.
 
     Raises:
         ConfigurationError: the file is missing, not TOML, or a setting is unknown or out of range.
@@ -28,7 +34,7 @@ def read_settings(path: Path, model: type[_Settings]) -> _Settings:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError("the settings are not TOML", where=f"{path}: {error}") from error
     try:
-        return model.model_validate(raw)
+        return model.model_validate(raw | dict(changes or {}))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(str(part) for part in first["loc"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,6 +26,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BatError as error:
         print(f"bat-server: {error}", file=sys.stderr)
         return 1
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered has no reader
+        return 1
     except KeyboardInterrupt:
         print("bat-server: interrupted", file=sys.stderr)
         return 1
@@ -42,6 +46,8 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--superlink", default="127.0.0.1:8000", metavar="HOST:PORT", help="default: 127.0.0.1:8000")
     run.add_argument("--root-certificates", type=Path, metavar="PEM", help="use TLS and trust these")
 
+    run.add_argument("--aggregation", metavar="RULE", help="use this aggregation rule instead of the settings' own")
+
     key = _add(commands, "key", _key, "print the server's public key for the sites, making the key if there is none")
     key.add_argument("file", type=Path, metavar="KEY")
 
@@ -55,6 +61,16 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument("run", type=Path, metavar="RUN", help="run directory")
     evaluate.add_argument("--adapter", type=Path, metavar="FILE", help="default: the run's standing adapter")
     evaluate.add_argument("--suite", choices=("gate", "sealed"), default="sealed")
+
+    gate = _add(commands, "gate", _gate, "compare two bat_eval_summary files: promotion gate and prescription (JSON)")
+    gate.add_argument("--baseline", type=Path, metavar="FILE", help="summary of the checkpoint that stands")
+    gate.add_argument("--candidate", type=Path, metavar="FILE", help="summary of the one that wants to replace it")
+    gate.add_argument("--unhealthy", action="store_true", help="training did not go well: the gate holds")
+    gate.add_argument(
+        "--jsonl",
+        action="store_true",
+        help="read {baseline, candidate, healthy} lines from standard input instead, and answer each with a line",
+    )
 
     suites = _add(commands, "suites", _suites, "build both held-out suites and their yardsticks ahead of a run")
     suites.add_argument("--out", type=Path, required=True, metavar="FOLDER")
@@ -127,7 +143,8 @@ def _run(arguments: argparse.Namespace) -> int:
     from server.flower_run import submit_and_follow
     from server.run_directory import RunDirectory
 
-    config = load_federation_config(arguments.settings)
+    changes = {"aggregation": arguments.aggregation} if arguments.aggregation else {}
+    config = load_federation_config(arguments.settings, changes)
     directory = arguments.runs / config.run
     RunDirectory.create(directory, config, SigningKey.load_or_create(config.signing_key)).close()
     state = submit_and_follow(directory, arguments.superlink, arguments.root_certificates, _say)
@@ -200,6 +217,22 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         evaluator.close()
     summary = {key: value for key, value in evaluation.to_json().items() if key != "cells"}
     print(json.dumps({"suite": arguments.suite, **summary}, indent=1))
+    return 0
+
+
+def _gate(arguments: argparse.Namespace) -> int:
+    from common.errors import ConfigurationError
+    from server.gate_command import gate_files, gate_lines
+
+    files = [file for file in (arguments.baseline, arguments.candidate) if file is not None]
+    if arguments.jsonl:
+        if files or arguments.unhealthy:
+            raise ConfigurationError("--jsonl reads everything from standard input", remedy="Give no other option.")
+        gate_lines(sys.stdin.buffer, sys.stdout)
+        return 0
+    if len(files) != 2:
+        raise ConfigurationError("the gate compares two summaries", remedy="Give --baseline and --candidate.")
+    print(gate_files(arguments.baseline, arguments.candidate, healthy=not arguments.unhealthy))
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +14,14 @@ from common.settings_file import read_settings
 from common.stages import Stage, Track
 from server.aggregation import RULES
 
-__all__ = ["DEFAULT_TRACKS", "EvaluationSettings", "FederationConfig", "SiteEnrolment", "load_federation_config"]
+__all__ = [
+    "DEFAULT_TRACKS",
+    "AggregationOptions",
+    "EvaluationSettings",
+    "FederationConfig",
+    "SiteEnrolment",
+    "load_federation_config",
+]
 
 DEFAULT_TRACKS = (Track.CLASSIFICATION, Track.ENHANCEMENT, Track.SEGMENTATION)
 
@@ -28,7 +36,7 @@ class SiteEnrolment(_Settings):
     name: Name
     public_key: Digest
     """The site's Ed25519 key as printed by `bat-client key`, 64 hex digits."""
-    weight: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    weight: float = Field(default=1.0, ge=0, le=1e6, allow_inf_nan=False)
     """Public constant of the federation."""
 
 
@@ -39,6 +47,17 @@ class EvaluationSettings(_Settings):
     """Without it every healthy candidate is promoted and the target stage stays `initial_target`."""
     cells_per_track: int = Field(default=16, ge=1)
     """Tasks of each track in the gate suite, and again in the sealed one."""
+
+
+class AggregationOptions(_Settings):
+    """Constants of the aggregation rule; see docs/aggregation.md."""
+
+    trim: float = Field(default=0.2, ge=0, lt=0.5)
+    """`trimmed_mean`: share of the sites cut off at each end."""
+    byzantine: int = Field(default=1, ge=0)
+    """`krum`, `multi_krum`: hostile sites to bear."""
+    norm_bound: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Scale larger updates down to this norm."""
 
 
 class FederationConfig(_Settings):
@@ -54,6 +73,7 @@ class FederationConfig(_Settings):
     sites: tuple[SiteEnrolment, ...] = Field(min_length=1)
     tracks: tuple[Track, ...] = DEFAULT_TRACKS
     aggregation: Annotated[Name, BeforeValidator(lambda name: _known_rule(name))] = "fedavg"
+    aggregation_options: AggregationOptions = AggregationOptions()
     optimizer: OptimizerSettings
     initial_target: Stage | None = None
     """First target stage; chosen by evaluating the cold start when not set."""
@@ -79,18 +99,24 @@ class FederationConfig(_Settings):
             raise ValueError("a site's name or key stands twice")
         if self.quorum > len(names):
             raise ValueError(f"quorum {self.quorum} is more than {len(names)} sites")
+        if self.aggregation.endswith("krum") and len(names) < 2 * self.aggregation_options.byzantine + 3:
+            raise ValueError(f"{self.aggregation} needs 2 byzantine + 3 sites, there are {len(names)}")
         if not self.evaluation.enabled and self.initial_target is None:
             raise ValueError("initial_target must be set when evaluation is off")
         return self
 
 
-def load_federation_config(path: Path) -> FederationConfig:
+def load_federation_config(path: Path, changes: Mapping[str, object] | None = None) -> FederationConfig:
     """Read a run's settings.
+
+    Args:
+        path: the file.
+        changes: settings of the command line, which win over the file's.
 
     Raises:
         ConfigurationError: the file is missing, not TOML, or a setting is unknown or out of range.
     """
-    config = read_settings(path, FederationConfig)
+    config = read_settings(path, FederationConfig, changes)
     base = path.resolve().parent
     return config.model_copy(update={"model": base / config.model, "signing_key": base / config.signing_key})
 
@@ -98,4 +124,6 @@ def load_federation_config(path: Path) -> FederationConfig:
 def _known_rule(name: object) -> object:
     if name not in RULES:
         raise ValueError(f"aggregation rule is one of {', '.join(RULES)}")
+    if not RULES[str(name)].runs:
+        raise ValueError(f"aggregation rule {name} is for the Python API: no run keeps what it adds to the base model")
     return name

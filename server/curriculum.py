@@ -9,8 +9,7 @@ from collections.abc import Mapping
 
 from common.messages import SelectionReason
 from common.stages import SourcePool, Stage
-from server.evaluation import EvaluationSummary
-from server.gate import GateDecision
+from server.gate import GateDecision, Scored
 
 __all__ = ["POOL_ODDS", "first_target", "next_target"]
 
@@ -21,12 +20,12 @@ TIE = 1e-12
 """Scores closer than this are equal; the earliest stage wins."""
 
 
-def first_target(evaluation: EvaluationSummary) -> tuple[Stage, SelectionReason]:
+def first_target(evaluation: Scored) -> tuple[Stage, SelectionReason]:
     """The weakest stage of the starting policy."""
     return _smallest(evaluation.stage_scores), SelectionReason.INITIAL
 
 
-def next_target(decision: GateDecision, candidate: EvaluationSummary) -> tuple[Stage, SelectionReason]:
+def next_target(decision: GateDecision, candidate: Scored) -> tuple[Stage, SelectionReason]:
     """Choose the next target stage from the gate's outcome.
 
     Promoted: the candidate's lowest stage. Held: the stage that fell most, if any fell; otherwise the candidate's
@@ -39,7 +38,7 @@ def next_target(decision: GateDecision, candidate: EvaluationSummary) -> tuple[S
     if not decision.promoted:
         regressions = {stage: -drop for stage, drop in decision.stage_drops.items()}
         worst = _smallest(regressions)
-        if regressions[worst] < -TIE:
+        if max(decision.stage_drops.values()) > 0.0:
             return worst, SelectionReason.LARGEST_POSITIVE_REGRESSION
     return _smallest(candidate.stage_scores), SelectionReason.LOWEST_CANDIDATE_STAGE
 

@@ -71,6 +71,11 @@ class EvaluationSummary:
     cells: tuple[Cell, ...]
 
     @property
+    def keys(self) -> frozenset[tuple[str, str, int]]:
+        """Track, task and repeat of every cell."""
+        return frozenset(cell.key for cell in self.cells)
+
+    @property
     def task(self) -> float:
         """Mean task score over the cells."""
         return _mean(cell.task_score for cell in self.cells)
@@ -93,16 +98,18 @@ class EvaluationSummary:
         return {stage: _mean(column) for stage, column in present.items() if column}
 
     @property
-    def track_scores(self) -> dict[Track, float]:
+    def track_scores(self) -> dict[str, float]:
         """Mean overall score of each track."""
-        by_track: dict[Track, list[float]] = defaultdict(list)
+        by_track: dict[str, list[float]] = defaultdict(list)
         for cell in self.cells:
-            by_track[cell.track].append(cell.overall_score)
+            by_track[cell.track.value].append(cell.overall_score)
         return {track: _mean(by_track[track]) for track in sorted(by_track)}
 
     def to_json(self) -> dict[str, Json]:
         """The published `bat_eval_summary` object."""
         return {
+            "schema_version": 1,
+            "artifact_kind": "bat_eval_summary",
             "status": "valid",
             "checkpoint_sha256": self.checkpoint,
             "raw_evaluation_sha256": self.raw_evaluation,
@@ -113,7 +120,7 @@ class EvaluationSummary:
             ],
             "means": {"task": self.task, "agentic": self.agentic, "overall": self.overall},
             "stage_scores": {stage.value: score for stage, score in self.stage_scores.items()},
-            "track_scores": {track.value: score for track, score in self.track_scores.items()},
+            "track_scores": dict(self.track_scores),
         }
 
 

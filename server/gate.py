@@ -6,17 +6,45 @@ compared with `<=` as floats, the catastrophic one with `<`; all checks must hol
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from common.canonical import Json
 from common.errors import DataError
-from common.stages import Stage, Track
-from server.evaluation import EvaluationSummary
+from common.stages import Stage
 
-__all__ = ["GateDecision", "GateThresholds", "decide"]
+__all__ = ["GateDecision", "GateThresholds", "Scored", "decide"]
 
 LATE_STAGES = (Stage.VALIDATE, Stage.INFER, Stage.SUBMIT)
+
+
+class Scored(Protocol):
+    """What the gate reads of an evaluation: computed from cells, or stated in a published summary."""
+
+    @property
+    def checkpoint(self) -> str:
+        """Digest of the adapter evaluated."""
+
+    @property
+    def keys(self) -> Set[tuple[str, str, int]]:
+        """Track, task and repeat of every cell."""
+
+    @property
+    def overall(self) -> float:
+        """Mean overall score."""
+
+    @property
+    def task(self) -> float:
+        """Mean task score."""
+
+    @property
+    def stage_scores(self) -> Mapping[Stage, float]:
+        """Mean score of each stage with evidence."""
+
+    @property
+    def track_scores(self) -> Mapping[str, float]:
+        """Mean overall score of each track."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +78,7 @@ class GateDecision:
     checks: Mapping[str, bool]
     overall_drop: float
     task_drop: float
-    track_drops: Mapping[Track, float]
+    track_drops: Mapping[str, float]
     stage_drops: Mapping[Stage, float]
     thresholds: GateThresholds = field(default_factory=GateThresholds)
 
@@ -67,6 +95,8 @@ class GateDecision:
     def to_json(self) -> dict[str, Json]:
         """The published `bat_promotion_gate` object."""
         return {
+            "schema_version": 1,
+            "artifact_kind": "bat_promotion_gate",
             "status": "promote" if self.promoted else "hold",
             "promoted": self.promoted,
             "baseline_checkpoint_sha256": self.baseline,
@@ -75,7 +105,7 @@ class GateDecision:
             "deltas": {
                 "overall_drop": self.overall_drop,
                 "task_drop": self.task_drop,
-                "track_drops": {track.value: drop for track, drop in self.track_drops.items()},
+                "track_drops": dict(self.track_drops),
                 "stage_drops": {stage.value: drop for stage, drop in self.stage_drops.items()},
             },
             "thresholds": dict(self.thresholds.__dict__),
@@ -83,8 +113,8 @@ class GateDecision:
 
 
 def decide(
-    baseline: EvaluationSummary,
-    candidate: EvaluationSummary,
+    baseline: Scored,
+    candidate: Scored,
     *,
     healthy: bool,
     thresholds: GateThresholds | None = None,
@@ -101,8 +131,11 @@ def decide(
         DataError: the two evaluations do not hold the same cells, tracks or stages.
     """
     limits = thresholds or GateThresholds()
-    if [cell.key for cell in baseline.cells] != [cell.key for cell in candidate.cells]:
-        raise DataError("baseline and candidate were evaluated on different cells")
+    if baseline.keys != candidate.keys:
+        odd = min(baseline.keys ^ candidate.keys)
+        raise DataError("baseline and candidate were evaluated on different cells", where=f"one of them lacks {odd}")
+    if baseline.track_scores.keys() != candidate.track_scores.keys():
+        raise DataError("baseline and candidate have scores for different tracks")
     before, after = baseline.stage_scores, candidate.stage_scores
     if before.keys() != after.keys():
         raise DataError("baseline and candidate have evidence for different stages")

@@ -15,13 +15,14 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from common.adapter import Adapter, adapter_digest, decode_adapter, encode_adapter
+from common.adapter_file import AdapterFile
 from common.base_model import BaseModel
 from common.canonical import Json, digest_bytes, digest_file
 from common.errors import BatError, FederationError
 from common.messages import Prescription, SelectionReason, SiteDescription, message_digest, sign_message
 from common.signing import SigningKey, VerifyKey
 from common.stages import Stage
-from server.aggregation import RULES, AggregationError
+from server.aggregation import AggregationError, RuleOptions, make_aggregator
 from server.config import FederationConfig
 from server.curriculum import POOL_ODDS, first_target, next_target
 from server.evaluation import EvaluationSummary, cells_to_json
@@ -272,11 +273,12 @@ class RoundLoop:
         try:
             if len(collected.used) < self._config.quorum:
                 raise AggregationError(f"{len(collected.used)} valid releases, quorum is {self._config.quorum}")
-            rule = RULES[self._config.aggregation](decode_adapter(self._standing.data, self._model.spec))
+            options = RuleOptions(round=number, **self._config.aggregation_options.model_dump())
+            start = decode_adapter(self._standing.data, self._model.spec)
+            rule = make_aggregator(self._config.aggregation, start, options)
             for site in self._config.sites:  # a fixed order, so that the sum does not depend on who was fastest
                 if site.name in collected.used:
-                    update = (folder / "updates" / f"{site.name}.safetensors").read_bytes()
-                    rule.add(decode_adapter(update, self._model.spec.of_update), site.weight)
+                    rule.add(AdapterFile(folder / "updates" / f"{site.name}.safetensors"), site.weight)
             candidate = encode_adapter(rule.finish())
         except AggregationError as error:
             self._log("round_held", {"round": number, "reason": str(error)})
@@ -360,7 +362,7 @@ def _scores(evaluation: EvaluationSummary | None) -> dict[str, Json]:
         "task": evaluation.task,
         "agentic": evaluation.agentic,
         "stages": {stage.value: score for stage, score in evaluation.stage_scores.items()},
-        "tracks": {track.value: score for track, score in evaluation.track_scores.items()},
+        "tracks": dict(evaluation.track_scores),
     }
 
 

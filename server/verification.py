@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from common.adapter import AdapterSpec, decode_adapter, encode_adapter, l2_norm
 from common.canonical import digest_bytes
 from common.errors import AdapterError, SigningError
+from common.factors import factor_of, frozen_factor
 from common.messages import Prescription, Refusal, Release, message_digest, verify_message
 from common.signing import VerifyKey
 
@@ -100,6 +101,9 @@ def _verify_release(
         return Verdict(None, f"update: {error}"[:200])
     if encode_adapter(update) != reply.update:
         return Verdict(None, "update holds bytes beside its tensors")
+    frozen = frozen_factor(prescription.aggregation, prescription.round)
+    if any(factor_of(name) == frozen and tensor.to_float32().any() for name, tensor in update.items() if frozen):
+        return Verdict(None, f"update moves factor {frozen}, which this round leaves frozen")
     norm = l2_norm(update)
     if not norm <= max_norm:
         return Verdict(None, f"update norm {norm:.4g} is above {max_norm:.4g}")

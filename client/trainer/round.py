@@ -14,8 +14,9 @@ from client.trainer.seat import EnvironmentFactory, Seating
 from client.trainer.settings import check_round, grpo_config
 from common.adapter import Adapter, RawTensor
 from common.errors import BatError
+from common.factors import Factor
 from common.messages import OptimizerSettings
-from common.policy import Policy, adapter_spec, attach_adapter, export_adapter
+from common.policy import Policy, adapter_spec, attach_adapter, export_adapter, freeze_factor
 
 __all__ = ["RoundCancelled", "train_round"]
 
@@ -38,6 +39,7 @@ def train_round(
     *,
     micro_batch: int | None = None,
     workers: int = 4,
+    frozen: Factor | None = None,
 ) -> dict[str, RawTensor]:
     """Train an adapter by GRPO on the given states.
 
@@ -56,6 +58,7 @@ def train_round(
         cancelled: asked before every forward pass of a rollout.
         micro_batch: rollouts of one backward pass, a whole step's if `None`; bounds memory, not the result.
         workers: threads for environments.
+        frozen: a factor that keeps its values.
 
     Returns:
         The trained adapter, same names and shapes as `start`.
@@ -79,7 +82,18 @@ def train_round(
         seating = Seating(environment_factory, rows, executor)
         try:
             trained = _train(
-                policy, start, seating, len(rows), settings, seed, progress, cancelled, executor, folder, micro_batch
+                policy,
+                start,
+                seating,
+                len(rows),
+                settings,
+                seed,
+                progress,
+                cancelled,
+                executor,
+                folder,
+                micro_batch,
+                frozen,
             )
         finally:
             seating.close()
@@ -99,6 +113,7 @@ def _train(
     executor: ThreadPoolExecutor,
     folder: str,
     micro_batch: int | None,
+    frozen: Factor | None,
 ) -> dict[str, RawTensor]:
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # silences the notice that environments are experimental
     from datasets import Dataset
@@ -125,6 +140,8 @@ def _train(
         processing_class=policy.tokenizer,
         environment_factory=seating,
     )
+    if frozen is not None:  # only now: building the trainer makes the whole adapter trainable again
+        freeze_factor(model, frozen)
     trainer.add_callback(StepWatch(trainer, progress, check, time.monotonic))
     trainer.train()
     return export_adapter(model)

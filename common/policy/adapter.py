@@ -17,6 +17,7 @@ from torch import nn
 
 from common.adapter import Adapter, AdapterSpec, RawTensor
 from common.canonical import digest_bytes
+from common.factors import Factor, factor_of
 from common.policy.policy import Policy, share_parameters
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "adapter_spec",
     "attach_adapter",
     "export_adapter",
+    "freeze_factor",
     "load_adapter",
     "with_adapter",
     "zero_adapter",
@@ -106,6 +108,13 @@ def load_adapter(model: PeftModel, adapter: Adapter) -> None:
     with torch.no_grad():
         for name, parameter in parameters.items():
             parameter.copy_(_to_torch(adapter[name]))
+
+
+def freeze_factor(model: PeftModel, factor: Factor) -> None:
+    """Exclude one factor of the active LoRA layers from training."""
+    for name, parameter in _lora_parameters(model).items():
+        if factor_of(name) == factor:
+            parameter.requires_grad_(False)
 
 
 def export_adapter(model: PeftModel) -> dict[str, RawTensor]:

@@ -1,12 +1,22 @@
 """Aggregation rules behind one interface."""
 
-from collections.abc import Callable, Mapping
-
-from common.adapter import Adapter
 from server.aggregation.fedavg import FedAvg
-from server.aggregation.interface import AggregationError, Aggregator
+from server.aggregation.interface import AggregationError, Aggregator, RuleOptions
+from server.aggregation.optimizer import FedAdam
+from server.aggregation.products import FedEx
+from server.aggregation.residuals import ResidualLedger
+from server.aggregation.rules import RULES, Rule, make_aggregator, refuse_combination
 
-__all__ = ["RULES", "AggregationError", "Aggregator", "FedAvg"]
-
-RULES: Mapping[str, Callable[[Adapter], Aggregator]] = {"fedavg": FedAvg}
-"""Name of a rule to its constructor, which takes the adapter that all updates of the round started from."""
+__all__ = [
+    "RULES",
+    "AggregationError",
+    "Aggregator",
+    "FedAdam",
+    "FedAvg",
+    "FedEx",
+    "ResidualLedger",
+    "Rule",
+    "RuleOptions",
+    "make_aggregator",
+    "refuse_combination",
+]

@@ -115,7 +115,7 @@ def difference(new: Adapter, old: Adapter) -> dict[str, RawTensor]:
 def line(name: str, summary: EvaluationSummary) -> str:
     """One evaluation on one line."""
     stages = " ".join(f"{stage.value} {score:.2f}" for stage, score in summary.stage_scores.items())
-    tracks = " ".join(f"{track.value[:3]} {score:.2f}" for track, score in summary.track_scores.items())
+    tracks = " ".join(f"{track[:3]} {score:.2f}" for track, score in summary.track_scores.items())
     return f"{name}: overall {summary.overall:.3f} task {summary.task:.3f} | {stages} | {tracks}"
 
 
