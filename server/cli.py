@@ -62,7 +62,12 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--adapter", type=Path, metavar="FILE", help="default: the run's standing adapter")
     evaluate.add_argument("--suite", choices=("gate", "sealed"), default="sealed")
 
-    gate = _add(commands, "gate", _gate, "compare two bat_eval_summary files: promotion gate and prescription (JSON)")
+    gate = _add(
+        commands,
+        "gate",
+        _gate,
+        "compare two bat_eval_summary files, or evaluations with their cells: promotion gate and prescription (JSON)",
+    )
     gate.add_argument("--baseline", type=Path, metavar="FILE", help="summary of the checkpoint that stands")
     gate.add_argument("--candidate", type=Path, metavar="FILE", help="summary of the one that wants to replace it")
     gate.add_argument("--unhealthy", action="store_true", help="training did not go well: the gate holds")

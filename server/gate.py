@@ -24,7 +24,7 @@ class Scored(Protocol):
 
     @property
     def checkpoint(self) -> str:
-        """Digest of the adapter evaluated."""
+        """Digest of the adapter evaluated; empty where nobody says."""
 
     @property
     def keys(self) -> Set[tuple[str, str, int]]:
@@ -99,8 +99,8 @@ class GateDecision:
             "artifact_kind": "bat_promotion_gate",
             "status": "promote" if self.promoted else "hold",
             "promoted": self.promoted,
-            "baseline_checkpoint_sha256": self.baseline,
-            "candidate_checkpoint_sha256": self.candidate,
+            "baseline_checkpoint_sha256": self.baseline or None,
+            "candidate_checkpoint_sha256": self.candidate or None,
             "checks": dict(self.checks),
             "deltas": {
                 "overall_drop": self.overall_drop,

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from common.errors import ConfigurationError, DataError
-from server.published import StatedSummary, gate_pair, parse_strictly, read_summary
+from server.gate import Scored
+from server.published import gate_pair, parse_strictly, read_summary
 
 __all__ = ["gate_files", "gate_lines"]
 
@@ -64,7 +65,7 @@ def _lines(stream: BinaryIO) -> Iterator[bytes]:
         yield line
 
 
-def _read(path: Path) -> StatedSummary:
+def _read(path: Path) -> Scored:
     try:
         with path.open("rb") as stream:
             data = stream.read(LIMIT_BYTES + 1)

@@ -16,6 +16,7 @@ from common.canonical import Json
 from common.errors import DataError
 from common.stages import STAGES, Stage
 from server.curriculum import next_target
+from server.evaluation import EvaluationSummary, cells_from_json, summarise
 from server.gate import Scored, decide
 
 __all__ = ["StatedSummary", "gate_pair", "parse_strictly", "read_summary"]
@@ -62,8 +63,11 @@ def parse_strictly(data: bytes, name: str) -> object:
         raise DataError(f"not JSON: {str(error).splitlines()[0][:160]}", where=name) from error
 
 
-def read_summary(value: object, name: str) -> StatedSummary:
-    """Read a `bat_eval_summary`. Fields that the gate does not need are ignored; a stage without evidence may be null.
+def read_summary(value: object, name: str) -> Scored:
+    """Read a `bat_eval_summary`, or an evaluation input (status "complete"), which is summarised first.
+
+    Fields that the gate does not need are ignored; a stage without evidence may be null. An evaluation input names its
+    checkpoint in `checkpoint_sha256`; without it the checkpoint is unknown (empty).
 
     Args:
         value: parsed JSON.
@@ -77,8 +81,10 @@ def read_summary(value: object, name: str) -> StatedSummary:
             raise ValueError("not an object")
         if value.get("artifact_kind", "bat_eval_summary") != "bat_eval_summary" or value.get("schema_version", 1) != 1:
             raise ValueError("not a bat_eval_summary of schema version 1")
+        if value.get("status") == "complete" and "means" not in value:
+            return _summarised(value, name)
         if value.get("status") != "valid":
-            raise ValueError("status is not valid")
+            raise ValueError('status is neither "valid" (a summary) nor "complete" (an evaluation)')
         return StatedSummary(
             checkpoint=_digest(value.get("checkpoint_sha256")),
             keys=_keys(value.get("cells"), value.get("cell_count")),
@@ -89,6 +95,14 @@ def read_summary(value: object, name: str) -> StatedSummary:
         )
     except ValueError as error:
         raise DataError(f"summary cannot be used: {error}", where=name) from error
+
+
+def _summarised(value: Mapping[str, object], name: str) -> EvaluationSummary:
+    stated = value.get("checkpoint_sha256")
+    try:
+        return summarise(cells_from_json(dict(value)), "" if stated is None else _digest(stated))
+    except DataError as error:
+        raise DataError(error.what, where=f"{name}: {error.where}" if error.where else name) from error
 
 
 def gate_pair(baseline: Scored, candidate: Scored, *, healthy: bool) -> dict[str, Json]:
@@ -115,7 +129,7 @@ def gate_pair(baseline: Scored, candidate: Scored, *, healthy: bool) -> dict[str
             "artifact_kind": "bat_round_prescription",
             "target_stage": target.value,
             "selection_reason": reason.value,
-            "starting_checkpoint_sha256": (candidate if decision.promoted else baseline).checkpoint,
+            "starting_checkpoint_sha256": (candidate if decision.promoted else baseline).checkpoint or None,
             "promotion_status": gate["status"],
             "pool_rows_per_batch": dict(POOL_ROWS),
             "optimizer": dict(OPTIMIZER),

@@ -314,3 +314,43 @@ def test_the_command_prints_one_object_and_one_line_for_a_refusal(tmp_path: Path
         assert done.stdout == b""
         assert done.stderr.startswith(b"bat-server: ")
         assert done.stderr.count(b"\n") == 1
+
+
+def evaluation(task_score: float, **fields: Any) -> Summary:
+    stages = dict.fromkeys((stage.value for stage in STAGES), 0.5)
+    cells = [
+        {"track": "vqa", "task_id": f"t{n}", "repeat": 0, "valid": True, "task_score": task_score, "stages": stages}
+        for n in range(3)
+    ]
+    return {"schema_version": 1, "status": "complete", "cells": cells, **fields}
+
+
+def test_an_evaluation_with_its_cells_is_summarised_first() -> None:
+    found = answer(evaluation(0.5), evaluation(0.54, checkpoint_sha256="b" * 64))
+    gate, prescription = found["gate"], found["prescription"]
+    assert (gate["status"], gate["baseline_checkpoint_sha256"], gate["candidate_checkpoint_sha256"]) == (
+        "promote",
+        None,
+        "b" * 64,
+    )
+    assert gate["deltas"]["overall_drop"] == pytest.approx(-0.02)
+    assert prescription["starting_checkpoint_sha256"] == "b" * 64
+    as_summary = summarise([Cell(Track.VQA, f"t{n}", 0, 0.54, dict.fromkeys(STAGES, 0.5)) for n in range(3)], "b" * 64)
+    assert answer(evaluation(0.5), as_summary.to_json())["gate"] == gate
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda e: e["cells"][1].update(valid=False), "cell is not valid"),
+        (lambda e: e["cells"].append(e["cells"][0]), "stands twice"),
+        (lambda e: e["cells"][0].update(agentic_score=0.6), "agentic_score is not the weighted stage mean"),
+        (lambda e: e["cells"].clear(), "without cells"),
+        (lambda e: e.update(checkpoint_sha256="short"), "64 hex digits"),
+        (lambda e: e.update(status="partial"), "neither"),
+    ],
+)
+def test_an_evaluation_that_is_not_whole_is_refused(spoil: Callable[[Summary], None], said: str) -> None:
+    whole, spoilt = evaluation(0.5), copy.deepcopy(evaluation(0.5))
+    spoil(spoilt)
+    assert said in answer(whole, spoilt)["error"]
