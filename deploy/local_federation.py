@@ -35,7 +35,7 @@ TASK_POLL_S = "0.05"
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Variables of all components: nothing is reported or fetched, and threads do not multiply.
+    """Variables of all components: nothing is reported or fetched, and neither threads nor heaps multiply.
 
     Args:
         home: Flower's folder (`FLWR_HOME`).
@@ -48,6 +48,7 @@ def environment(home: Path) -> dict[str, str]:
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
         "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": TASK_POLL_S,
+        "MALLOC_ARENA_MAX": "2",
         "OMP_NUM_THREADS": "1",
         "PYTHONUNBUFFERED": "1",
     }

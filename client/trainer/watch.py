@@ -1,4 +1,4 @@
-"""Reports each training step and stops a cancelled round between steps."""
+"""Reports each training step, stops a cancelled round between steps, and returns what a step has freed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from transformers import PrinterCallback, TrainerCallback
 
 from client.trainer.grpo import RoundTrainer
+from client.trainer.heap import return_freed_memory
 
 __all__ = ["StepWatch"]
 
@@ -40,7 +41,8 @@ class StepWatch(TrainerCallback):
         self._began = self._clock()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Report the step."""
+        """Report the step and return the memory it has freed."""
+        return_freed_memory()
         metrics, rollouts = self._trainer._metrics["train"], self._trainer.trajectories
         self._progress(
             {
