@@ -44,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument("--head", metavar="DIGEST", help="a ledger head known from elsewhere; finds truncation")
     verify.set_defaults(run_command=_verify)
     show = commands.add_parser("show", help="list the events of a ledger", description="List the events of a ledger.")
-    show.add_argument("folder", type=Path, metavar="FOLDER")
+    show.add_argument("folder", type=Path, metavar="FOLDER", help="a run directory, or a site's state folder")
     show.set_defaults(run_command=_show)
     return parser
 
