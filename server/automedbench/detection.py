@@ -71,7 +71,7 @@ TASK = Task(
     read=_read,
     grade=_grade,
     methods=(
-        "yolo", "detr", "faster", "retinanet", "fcos", "nndetection", "mask r-cnn", "rcnn", "detection", "detector",
+        "yolo", "detr", "faster", "retinanet", "fcos", "nndetection", "mask r-cnn", "rcnn",
         "matched filter", "blob", "template",
     ),
 )  # fmt: skip

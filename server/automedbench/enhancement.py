@@ -31,6 +31,9 @@ INPUT, BASELINE, FACTS = "input.npy", "baseline.npy", "facts.json"
 VALUES = 1 << 28
 """Most values of an array."""
 
+LARGEST = float(np.finfo(np.float32).max)
+"""Largest magnitude of a value: outputs are float32."""
+
 Array = npt.NDArray[np.float64]
 
 
@@ -81,9 +84,11 @@ def _array(data: bytes) -> Array:
         raise InvalidOutput("not a NumPy file that can be read") from error
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu" or array.ndim < 2 or array.size > VALUES:
         raise InvalidOutput("not an array of real numbers of two dimensions or more")
-    if not np.isfinite(array).all():
-        raise InvalidOutput("a value is not finite")
-    return array.astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = array.astype(np.float64)
+    if not (np.abs(values) <= LARGEST).all():
+        raise InvalidOutput("a value is not finite, or none that float32 holds")
+    return values
 
 
 def _ssim(image: Array, truth: _Truth) -> float | None:

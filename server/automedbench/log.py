@@ -25,6 +25,15 @@ _CODE = ("code", "command", "cmd", "script", "input", "arguments", "args", "tool
 _OUTPUT = ("output", "result", "stdout", "stderr", "observation", "response", "error", "tool_output", "content")
 _STATUS = ("exit_code", "exit_status", "returncode", "return_code", "status_code")
 _FAILED = re.compile(r"Traceback \(most recent call last\)|\b\w*(?:Error|Exception): |command not found|No such file")
+_IDLE = re.compile(
+    r"(?:^|(?<=\s))#[^\n]*"
+    r"|^[ \t]*(?:\w{1,40}[ \t]*=[ \t]*)?(?:\"{3}[^\"]*\"{3}|'{3}[^']*'{3})[ \t]*$"
+    r"|^[ \t]*(?:\w{1,40}[ \t]*=[ \t]*)?[\"'][^\"'\n]*[\"'][ \t]*;?[ \t]*$"
+    r"|\bprint\([ \t]*[\"'][^\"'\n]*[\"'][ \t]*\)"
+    r"|\b(?:echo|printf)\b[^\n;&|>]*",
+    re.MULTILINE,
+)
+"""Comments, texts that stand alone or only get a name, and texts that are only printed."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +41,14 @@ class Event:
     """One execution.
 
     Args:
-        code: what was run.
+        code: what was run, without comments, texts that are only printed, and texts that nothing reads.
+        asked: what was run, word for word.
         output: what it printed.
         failed: whether it ended in an error.
     """
 
     code: str
+    asked: str
     output: str
     failed: bool
 
@@ -60,7 +71,7 @@ class Log:
 def read_log(run: Path) -> Log:
     """Read the logs of a run; lines that are no JSON objects are passed over."""
     for name in LOGS:
-        data = read_plain(run / name, LOG_BYTES)
+        data = read_plain(run, name, LOG_BYTES)
         if data is not None:
             events = tuple(event for event in map(_event, _objects(data)) if event is not None)
             return Log(events, True, _last_words(run))
@@ -84,7 +95,12 @@ def _event(fields: Mapping[str, Any]) -> Event | None:
     status = next((fields[name] for name in _STATUS if type(fields.get(name)) is int), None)
     said = fields.get("success", fields.get("ok"))
     failed = status != 0 if status is not None else not said if isinstance(said, bool) else bool(_FAILED.search(output))
-    return Event(code, output, failed)
+    return Event(_working(code), code, output, failed)
+
+
+def _working(code: str) -> str:
+    """The part of some code that can do something: saying "checked the maximum" is not checking it."""
+    return _IDLE.sub(" ", code)
 
 
 def _texts(fields: Mapping[str, Any], names: tuple[str, ...]) -> Iterator[str]:
@@ -97,7 +113,7 @@ def _texts(fields: Mapping[str, Any], names: tuple[str, ...]) -> Iterator[str]:
 
 
 def _last_words(run: Path) -> str:
-    data = read_plain(run / MESSAGES, LOG_BYTES)
+    data = read_plain(run, MESSAGES, LOG_BYTES)
     try:
         messages = json.loads(data or b"[]")
     except (ValueError, RecursionError):

@@ -89,7 +89,7 @@ TASK = Task(
     read=_read,
     grade=_grade,
     methods=(
-        "report", "maira", "chexagent", "llava", "medgemma", "gemma", "qwen", "gpt", "vision-language", "vlm",
+        "maira", "chexagent", "llava", "medgemma", "gemma", "qwen", "gpt", "vision-language", "vlm",
         "language model", "llm", "template", "captioning", "r2gen",
     ),
 )  # fmt: skip

@@ -14,7 +14,7 @@ from common.stages import weighted_stage_mean
 from rubrics.items import Finding
 from server.automedbench import detection, enhancement, report, segmentation, vqa
 from server.automedbench.failures import failure_code
-from server.automedbench.files import CaseFiles, InvalidOutput, links_below, read_cases, read_plain
+from server.automedbench.files import CaseFiles, InvalidOutput, links_below, names_folder, read_cases, read_plain
 from server.automedbench.log import Log, read_log
 from server.automedbench.stages import RunEvidence, Tier, decide
 from server.automedbench.task import CaseRow, Graded, Task
@@ -48,12 +48,12 @@ def score_run(run: Path, reference: Path, task_name: str, tier: Tier = Tier.STAN
     task, log = TASKS[task_name], read_log(run)
     cases = read_cases(run, reference)
     rows, graded = _graded(task, cases)
-    plan = read_plain(run / "plan" / "plan.md", PLAN_BYTES)
+    plan = read_plain(run, "plan/plan.md", PLAN_BYTES)
     evidence = RunEvidence(
         task=task,
         tier=tier,
         plan=None if plan is None else plan.decode("utf-8", "replace"),
-        picture=read_plain(run / "plan" / "plan.png", PICTURE_BYTES),
+        picture=read_plain(run, "plan/plan.png", PICTURE_BYTES),
         log=log,
         rows=rows,
     )
@@ -107,8 +107,7 @@ def _breach(run: Path, reference: Path, log: Log) -> str | None:
     links = links_below(run)
     if links:
         return f"a link leads out of the run: {links[0]}"
-    place = str(reference.resolve())
-    if any(place in event.code for event in log.events):
+    if any(names_folder(event.asked, run, reference) for event in log.events):
         return "an execution names the reference folder"
     return None
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from common.errors import DataError
 from rubrics.metrics import dice
-from server.automedbench.files import CaseFiles, InvalidOutput, inflate
+from server.automedbench.files import CASE_BYTES, CaseFiles, InvalidOutput, inflate
 from server.automedbench.task import Graded, Task
 
 __all__ = ["TASK"]
@@ -26,6 +26,8 @@ ENDINGS = (".nii.gz", ".nii")
 DECISION = "agents_decision.csv"
 VOXELS = 1 << 28
 """Most voxels of a map."""
+VOXEL_BYTES, HEADER_BYTES = 16, 1 << 20
+"""Most bytes of a voxel, and of a header with its extensions."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ def _read_classes(case: CaseFiles) -> tuple[_Masks, _Masks]:
     name = names[0] if names[0] in maps else maps[0] if len(maps) == 1 else None
     if name is None:
         raise InvalidOutput(f"{len(maps)} maps, and none is called {names[0]}")
-    return _Masks(classes=_same_shape(_volume(case.output[name], name), truth, name)), _Masks(classes=truth)
+    return _Masks(classes=_given(case.output[name], truth, name)), _Masks(classes=truth)
 
 
 def _truth(data: bytes) -> Volume:
@@ -95,26 +97,34 @@ def _present(data: bytes) -> Volume:
 def _mask(data: bytes | None, truth: Volume | None, name: str) -> Volume:
     if data is None or truth is None:
         raise InvalidOutput(f"no {name} mask")
-    mask = _same_shape(_volume(data, name), truth, name)
+    mask = _given(data, truth, name)
     if not np.isin(mask, (0, 1)).all():
         raise InvalidOutput(f"{name} mask is not binary")
     return mask
 
 
-def _same_shape(volume: Volume, truth: Volume, name: str) -> Volume:
+def _given(data: bytes, truth: Volume, name: str) -> Volume:
+    """A map of the agent, which may inflate to what a map of the truth's shape can need and no more."""
+    volume = _volume(data, name, HEADER_BYTES + VOXEL_BYTES * truth.size)
     if volume.shape != truth.shape:
         raise InvalidOutput(f"{name} has shape {volume.shape}, the input {truth.shape}")
     return volume
 
 
-def _volume(data: bytes, name: str) -> Volume:
-    """Whole numbers of a NIfTI file; trailing axes of length 1 do not count.
+def _volume(data: bytes, name: str, most: int = CASE_BYTES) -> Volume:
+    """Whole numbers of a NIfTI file on its voxel grid, as stored: the affine turns nothing; trailing axes of length 1
+    do not count.
+
+    Args:
+        data: the file.
+        name: for messages.
+        most: bytes that it may inflate to.
 
     Raises:
         InvalidOutput: not NIfTI, damaged, too large, or values that are no whole numbers.
     """
     try:
-        image = nibabel.Nifti1Image.from_bytes(inflate(data))
+        image = nibabel.Nifti1Image.from_bytes(inflate(data, most))
         if np.prod(image.shape, dtype=float) > VOXELS:
             raise InvalidOutput(f"{name} has too many voxels")
         values = np.asarray(image.dataobj)
@@ -191,6 +201,6 @@ TASK = Task(
     grade=_grade,
     methods=(
         "u-net", "unet", "nnu-net", "nnunet", "segresnet", "swin", "totalsegmentator", "medsam", "sam", "vista",
-        "threshold", "region growing", "watershed", "otsu", "atlas", "segmentation", "segment",
+        "threshold", "region growing", "watershed", "otsu", "atlas", "deeplab", "k-means",
     ),
 )  # fmt: skip

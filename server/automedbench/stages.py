@@ -57,7 +57,7 @@ CANDIDATES = 3
 MAXIMUM_FAILURES = 5
 PICTURE_SIDE = 32
 
-_LISTED = re.compile(r"^\s*(?:[-*+]|\d+[.)]|\|)\s*\S", re.MULTILINE)
+_LISTED = re.compile(r"^[ \t]*(?:[-*+]|\d+[.)]|\|)[ \t]*\S", re.MULTILINE)
 _COMPARED = re.compile(r"candidate|alternative|option|compar|considered|researched", re.IGNORECASE)
 _OBTAINED = re.compile(
     r"from_pretrained|load_model|torch\.load|snapshot_download|\b(?:wget|curl|git clone|pip3? install|conda install)\b"
@@ -70,7 +70,9 @@ _ENVIRONMENT = re.compile(
     r"|CUDA error|undefined symbol|cannot open shared object"
 )
 _DEVICE = re.compile(r"\.to\(|\.cuda\(|map_location|device\s*=|cuda\.is_available|device_map")
-_WRITES = re.compile(r"agents_outputs|\.save\(|np\.save|to_filename|write|json\.dump|imwrite|>\s*\S+\.(?:json|txt)")
+_WRITES = re.compile(
+    r"agents_outputs|\.save\(|np\.save|to_filename|write|json\.dump|imwrite|>[ \t]*[^\s>]+\.(?:json|txt)"
+)
 _LOOP = re.compile(r"\bfor\s+\w+\s+in\b|\bwhile\b|xargs|\bmap\(|glob")
 _CONTENT = re.compile(
     r"\b(?:min|max|mean|std|sum|unique|count_nonzero|percentile|hist|imshow|savefig|dice|psnr|ssim|allclose|isfinite)\b|\bcat\b|view"
@@ -91,15 +93,20 @@ def _described(run: RunEvidence) -> Finding:
 
 
 def _proper(run: RunEvidence) -> Finding:
-    named = sorted({method for method in run.task.methods if method in (run.plan or "").casefold()})
+    named = _methods(run)
     return answer(bool(named), f"names {', '.join(named[:5])}", f"names no method of {run.task.name}")
+
+
+def _methods(run: RunEvidence) -> list[str]:
+    """Methods that the plan names, sorted; a name within a longer one (`sam` in `medsam`) is not one more."""
+    longest_first = sorted(run.task.methods, key=len, reverse=True)
+    return sorted(set(re.findall("|".join(map(re.escape, longest_first)), (run.plan or "").casefold())))
 
 
 def _candidates(run: RunEvidence) -> Finding:
     if run.tier is Tier.LITE:
         return Finding(1.0, "given in the Lite tier")
-    plan = run.plan or ""
-    named = {method for method in run.task.methods if method in plan.casefold()}
+    plan, named = run.plan or "", _methods(run)
     listed = len(_LISTED.findall(plan[match.start() :])) if (match := _COMPARED.search(plan)) else 0
     return answer(
         max(len(named), listed) >= CANDIDATES,
@@ -159,6 +166,8 @@ def _ready(events: Sequence[Event], _run: RunEvidence) -> Finding:
 
 
 def _few_failures(events: Sequence[Event], _run: RunEvidence) -> Finding:
+    if all(event.failed for event in events):
+        return Finding(0.0, "nothing was executed with success")
     failures = sum(bool(_ENVIRONMENT.search(event.output)) for event in events)
     return answer(failures <= MAXIMUM_FAILURES, f"{failures} failures", f"{failures} failures, more than 5")
 
@@ -172,7 +181,8 @@ def _device(events: Sequence[Event], _run: RunEvidence) -> Finding:
 def _validation(events: Sequence[Event], run: RunEvidence) -> Finding:
     names = [row.case for row in run.rows]
     batch = next((place for place, event in enumerate(events) if _is_batch(event, names)), len(events))
-    pilots = [place for place, event in enumerate(events[:batch]) if _is_pilot(event, names)]
+    kept = [row.case for row in run.rows if row.status != "missing"]
+    pilots = [place for place, event in enumerate(events[:batch]) if _is_pilot(event, names, kept)]
     if pilots:
         looked = [event for event in events[pilots[0] : batch] if not event.failed]
         if any(_CONTENT.search(event.code) and event.output.strip() for event in looked):
@@ -191,9 +201,10 @@ def _is_batch(event: Event, names: Sequence[str]) -> bool:
     return bool(_WRITES.search(event.code)) and (named > 1 or (named == 0 and bool(_LOOP.search(event.code))))
 
 
-def _is_pilot(event: Event, names: Sequence[str]) -> bool:
-    named = sum(_names(event.code, name) for name in names)
-    return not event.failed and named == 1 and bool(_WRITES.search(event.code))
+def _is_pilot(event: Event, names: Sequence[str], kept: Sequence[str]) -> bool:
+    """Whether one case was run by itself, one that did leave an output."""
+    named = [name for name in names if _names(event.code, name)]
+    return not event.failed and len(named) == 1 and named[0] in kept and bool(_WRITES.search(event.code))
 
 
 def _names(code: str, case: str) -> bool:

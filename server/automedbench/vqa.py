@@ -116,7 +116,7 @@ TASK = Task(
     read=_read,
     grade=_grade,
     methods=(
-        "vqa", "llava", "blip", "biomedclip", "clip", "qwen", "medgemma", "gemma", "gpt", "vision-language", "vlm",
-        "multimodal", "question answering",
+        "llava", "blip", "biomedclip", "clip", "qwen", "medgemma", "gemma", "gpt", "vision-language", "vlm",
+        "multimodal",
     ),
 )  # fmt: skip

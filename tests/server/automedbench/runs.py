@@ -55,7 +55,7 @@ def enhancement(number: int) -> tuple[dict[str, bytes], dict[str, bytes]]:
 
 
 def detection(number: int) -> tuple[dict[str, bytes], dict[str, bytes]]:
-    box = {"class": "nodule", "x1": 2 + number, "y1": 3, "x2": 12 + number, "y2": 9}
+    box = {"class": "nodule", "x1": 2 + 9 * number, "y1": 3, "x2": 12 + 9 * number, "y2": 9}
     truth = {"boxes": [box], "width": 40, "height": 30}
     return {"prediction.json": json.dumps({"boxes": [{**box, "score": 0.9}]}).encode()}, {
         "boxes.json": json.dumps(truth).encode()
