@@ -6,6 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
+from common.ending import end_in_order
 from common.errors import ConfigurationError
 from common.files import write_durably, writing
 
@@ -48,6 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     from stage_bank.deidentify.folder import check_folders, deidentify_folder
     from stage_bank.store import read_key
 
+    end_in_order()
     check_folders(arguments.source, arguments.target)
     table = arguments.table or arguments.key_file.with_name(arguments.key_file.name + ".uids")
     for secret in (arguments.report, arguments.key_file, table):
