@@ -1,7 +1,8 @@
 """The one door of a site: everything that leaves goes through `Airlock.release`, or is such a release sent again.
 
 A message leaves only if its type and every field stand in `RELEASE_SCHEMA`, if its update holds exactly the adapter's
-tensors with finite values and is no larger than the site allows, and after the ledger has recorded what leaves.
+tensors with finite values and is no larger than the site allows, and after the ledger has recorded what leaves. A
+description or refusal that leaves again unchanged is recorded the first time since the daemon's start.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ class Airlock:
         self._outbox = outbox
         self._max_update_bytes = max_update_bytes
         self._lock = threading.Lock()
-        self._described: set[str] = set()
+        # The untrusted relay may ask without end: the same answer again adds nothing to the ledger.
+        self._recorded: set[str] = set()
 
     def release(self, message: SiteMessage, update: bytes = b"", spec: AdapterSpec | None = None) -> Outgoing:
         """Let one message out.
@@ -85,10 +87,9 @@ class Airlock:
                 raise FederationError("only a release may carry tensors", where=type(message).__name__)
             outgoing = Outgoing(sign_message(message, self._key))
             digest = digest_bytes(outgoing.message)
-            if digest not in self._described:
+            if digest not in self._recorded:
                 self._ledger.append(type(message).__name__.lower(), {**body, "message": digest})
-            if isinstance(message, SiteDescription):
-                self._described.add(digest)
+                self._recorded.add(digest)
             return outgoing
 
     def again(self, run: str, round_number: int) -> Outgoing | None:

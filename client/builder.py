@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from client.bank_builder import fill_bank
 from client.site_config import SiteConfig
 from common.canonical import Json
+from common.ending import end_in_order
 from common.errors import BatError
 from common.signing import SigningKey
 from stage_bank.store import Snapshot
@@ -29,6 +30,7 @@ def main() -> int:
     """Fill the bank once; 0 when it is full, 1 on a reported error, 130 when told to end."""
     config = SiteConfig.model_validate_json(sys.stdin.readline())
     os.nice(config.bank.nice)
+    end_in_order()
     done = threading.Event()
     threading.Thread(target=_end_with_the_daemon, args=(done,), daemon=True).start()
     sandbox = None

@@ -57,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     launcher = add_site_command(
         commands, "launcher", _launcher, "write the flwr-clientapp program that runs only the installed relay"
     )
-    launcher.add_argument("folder", type=Path, help="put this folder first on the SuperNode's PATH")
+    launcher.add_argument("folder", type=Path, metavar="FOLDER", help="put this folder first on the SuperNode's PATH")
     return parser
 
 

@@ -16,7 +16,7 @@ from client.history import ACCEPTED, SiteHistory
 from client.learner import Learner
 from client.site_policy import SitePolicy, check_policy
 from common.adapter import Adapter, decode_adapter, difference, encode_adapter
-from common.canonical import Json, digest_bytes
+from common.canonical import Json, digest_bytes, digest_json
 from common.errors import AdapterError, BatError, LedgerError, PolicyRefusal, SigningError
 from common.ledger import Ledger
 from common.messages import (
@@ -107,6 +107,7 @@ class RoundDesk:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stopping = False
+        self._refused: set[str] = set()
         self.job: RoundJob | None = None
 
     def begin(self, signed: bytes, adapter: bytes) -> RoundJob | Outgoing:
@@ -128,7 +129,7 @@ class RoundDesk:
                 return known if known is not None else self._accept(prescription, adapter)
         except PolicyRefusal as refusal:
             named: dict[str, Json] = {"run": prescription.run, "round": prescription.round} if prescription else {}
-            self._ledger.append("prescription_refused", {**named, "code": refusal.code, "reason": str(refusal)})
+            self._record_refusal({**named, "code": refusal.code, "reason": str(refusal)})
             return self.refusal(refusal.code, prescription)
 
     def _accept(self, prescription: Prescription, adapter: bytes) -> RoundJob:
@@ -141,6 +142,14 @@ class RoundDesk:
         self._thread = threading.Thread(target=self._run, args=(job, start), name="round", daemon=True)
         self._thread.start()
         return job
+
+    def _record_refusal(self, body: dict[str, Json]) -> None:
+        """Once a daemon for each reason: the untrusted relay may ask without end, and the disk is not."""
+        digest = digest_json(body)
+        with self._lock:
+            if digest not in self._refused:
+                self._ledger.append("prescription_refused", body)
+                self._refused.add(digest)
 
     def refusal(self, code: str, prescription: Prescription | None = None) -> Outgoing:
         """A signed no; only the code leaves."""

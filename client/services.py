@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import grpc
@@ -23,6 +25,9 @@ __all__ = ["AdminService", "RelayService", "socket_server"]
 HEARTBEAT_S = 5.0
 """Seconds between two states while a round is under way."""
 
+RECEIVE_TIMEOUT_S = 120.0
+"""Seconds in which a prescription and its adapter must have come in over the local socket."""
+
 PRESCRIPTION_LIMIT = 65_536
 """Largest signed prescription that is read, in bytes."""
 
@@ -38,11 +43,18 @@ class RelayService:
         desk: decides on rounds.
         airlock: sends kept releases again.
         max_adapter_bytes: size limit of a starting adapter.
+        receive_timeout_s: seconds in which a prescription and its adapter must have come in.
     """
 
     def __init__(
-        self, describe: Callable[[], SiteDescription], desk: RoundDesk, airlock: Airlock, max_adapter_bytes: int
+        self,
+        describe: Callable[[], SiteDescription],
+        desk: RoundDesk,
+        airlock: Airlock,
+        max_adapter_bytes: int,
+        receive_timeout_s: float = RECEIVE_TIMEOUT_S,
     ) -> None:
+        self._receive_timeout_s = receive_timeout_s
         self._describe = describe
         self._desk = desk
         self._airlock = airlock
@@ -50,16 +62,19 @@ class RelayService:
 
     def describe(self, request: pb.DescribeRequest, context: grpc.ServicerContext) -> pb.DescribeReply:
         """A signed description, constant for an installation."""
-        return pb.DescribeReply(description=self._airlock.release(self._describe()).message)
+        with _silent(context):
+            return pb.DescribeReply(description=self._airlock.release(self._describe()).message)
 
     def train(self, request: Iterator[pb.TrainChunk], context: grpc.ServicerContext) -> Iterator[pb.RoundEvent]:
         """Run a round; the stream may be dropped and asked for again at any time."""
-        prescription, adapter = self._receive(request)
+        with _silent(context):
+            prescription, adapter = self._received_in_time(request, context)
         if adapter is None or len(prescription) > PRESCRIPTION_LIMIT:
             context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "the adapter or prescription is larger than allowed here")
             return
-        answer = self._desk.begin(prescription, adapter)
-        yield from self._follow(answer, context) if isinstance(answer, RoundJob) else _events(answer)
+        with _silent(context):
+            answer = self._desk.begin(prescription, adapter)
+            yield from self._follow(answer, context) if isinstance(answer, RoundJob) else _events(answer)
 
     def cancel(self, request: pb.RoundKey, context: grpc.ServicerContext) -> pb.CancelReply:
         """Stop the named round if it is under way."""
@@ -74,6 +89,18 @@ class RelayService:
         if outgoing is None:
             context.abort(grpc.StatusCode.NOT_FOUND, "no release of this round")
         yield from _events(outgoing)
+
+    def _received_in_time(
+        self, request: Iterator[pb.TrainChunk], context: grpc.ServicerContext
+    ) -> tuple[bytes, bytes | None]:
+        """As `_receive`; a caller that sends too slowly is cut off, so that it does not keep a thread."""
+        timer = threading.Timer(self._receive_timeout_s, context.cancel)
+        timer.daemon = True
+        timer.start()
+        try:
+            return self._receive(request)
+        finally:
+            timer.cancel()
 
     def _receive(self, request: Iterator[pb.TrainChunk]) -> tuple[bytes, bytes | None]:
         first = next(request, pb.TrainChunk())
@@ -143,6 +170,16 @@ def socket_server(path: Path, mode: int, add: Callable[[grpc.Server], None], wor
     finally:
         os.umask(previous)
     return server
+
+
+@contextmanager
+def _silent(context: grpc.ServicerContext) -> Iterator[None]:
+    """End a call that failed with one constant word: gRPC would send the exception's own text to the relay."""
+    try:
+        yield
+    except Exception:
+        context.abort(grpc.StatusCode.INTERNAL, "failed")
+        raise
 
 
 def _events(outgoing: Outgoing) -> Iterator[pb.RoundEvent]:

@@ -12,7 +12,8 @@ from typing import Any
 
 from common.adapter import adapter_digest
 from common.canonical import digest_bytes
-from common.errors import BatError, LedgerError
+from common.errors import BatError, LedgerError, SigningError
+from common.files import read_regular
 from common.ledger import GENESIS, Event, read_ledger, verify_ledger
 from common.signing import VerifyKey
 
@@ -44,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument("--head", metavar="DIGEST", help="a ledger head known from elsewhere; finds truncation")
     verify.set_defaults(run_command=_verify)
     show = commands.add_parser("show", help="list the events of a ledger", description="List the events of a ledger.")
-    show.add_argument("folder", type=Path, metavar="FOLDER")
+    show.add_argument("folder", type=Path, metavar="FOLDER", help="a run directory, or a site's state folder")
     show.set_defaults(run_command=_show)
     return parser
 
@@ -76,9 +77,10 @@ def verify_folder(folder: Path, key: VerifyKey | None = None, head: str | None =
     """
     path = folder / SERVER_LEDGER
     signer = key or _first_signer(path)
+    _check_public_key(folder / "server.pub", signer)
     events = verify_ledger(path, signer, expected_head=head)
     kind, files = ("site", _site_files) if any(e.kind == "daemon_started" for e in events) else ("server", _run_files)
-    checked = sum(_check_file(*named) for event in events for named in files(folder, event))
+    checked = sum(_check_file(folder, *named) for event in events for named in _named(files, folder, event))
     counts = ", ".join(f"{number} {name}" for name, number in sorted(Counter(e.kind for e in events).items()))
     last = events[-1].digest if events else GENESIS
     whose = "as expected" if key else "not pinned"
@@ -125,10 +127,40 @@ def _site_files(folder: Path, event: Event) -> list[Named]:
     ]
 
 
-def _check_file(path: Path, digest: str, take: Callable[[bytes], str], where: str) -> bool:
+def _check_public_key(path: Path, signer: VerifyKey) -> None:
+    """The key that a run directory names must be the one that signed its ledger."""
     try:
-        data = path.read_bytes()
-    except OSError as error:
+        named = VerifyKey.from_hex(read_regular(path).decode("ascii", "replace"))
+    except FileNotFoundError:
+        return
+    except (OSError, SigningError) as error:
+        raise LedgerError("the run's public key cannot be read", where=str(path)) from error
+    if named != signer:
+        raise LedgerError("the ledger is signed by another key than the run's own", where=str(path))
+
+
+def _named(files: Callable[[Path, Event], list[Named]], folder: Path, event: Event) -> list[Named]:
+    try:
+        return files(folder, event)
+    except (KeyError, TypeError) as error:
+        raise LedgerError(f"event names no {error}", where=f"event {event.sequence}, {event.kind}") from error
+
+
+def _inside(path: Path, folder: Path) -> bool:
+    return (
+        path.is_relative_to(folder)
+        and ".." not in path.relative_to(folder).parts
+        and path.resolve().is_relative_to(folder.resolve())
+    )
+
+
+def _check_file(folder: Path, path: Path, digest: str, take: Callable[[bytes], str], where: str) -> bool:
+    """Only what lies in the folder counts: names come from the ledger, and whoever made the folder made that too."""
+    try:
+        if not _inside(path, folder):
+            raise LedgerError("a recorded file lies outside the folder", where=f"{path}, {where}")
+        data = read_regular(path)
+    except (OSError, ValueError, RuntimeError) as error:
         raise LedgerError("a recorded file is missing", where=f"{path}, {where}") from error
     if take(data) != digest:
         raise LedgerError("a recorded file was changed", where=f"{path}, {where}")

@@ -17,7 +17,13 @@ __all__ = [
     "PolicyRefusal",
     "SandboxError",
     "SigningError",
+    "one_line",
 ]
+
+
+def one_line(text: str) -> str:
+    """The text with control characters and lone surrogates as escapes: a file's name may hold any of them."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
 class BatError(Exception):
@@ -38,7 +44,7 @@ class BatError(Exception):
     def __str__(self) -> str:
         location = f" ({self.where})" if self.where else ""
         advice = f". {self.remedy}" if self.remedy else ""
-        return f"{self.what}{location}{advice}"
+        return one_line(f"{self.what}{location}{advice}")
 
 
 class ConfigurationError(BatError):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from common.errors import ConfigurationError
 
-__all__ = ["write_durably", "writing"]
+__all__ = ["read_regular", "write_durably", "writing"]
 
 
 def write_durably(path: Path, data: bytes, *, mode: int = 0o600) -> None:
@@ -25,7 +27,9 @@ def write_durably(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     """
     partial = path.with_name(path.name + ".partial")
     try:
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+        # Made anew: a link or a file of other rights that lies there already must not receive the content.
+        partial.unlink(missing_ok=True)
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(data)
             stream.flush()
@@ -39,6 +43,19 @@ def write_durably(path: Path, data: bytes, *, mode: int = 0o600) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def read_regular(path: Path) -> bytes:
+    """The content of a regular file; a pipe or device in a folder from elsewhere must not hold the reader up.
+
+    Raises:
+        OSError: missing, not readable, or not a regular file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "Not a regular file", str(path))
+        return stream.read()
 
 
 @contextmanager

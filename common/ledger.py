@@ -10,6 +10,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from common.canonical import Json, digest_json
 from common.errors import LedgerError, SigningError
+from common.files import read_regular
 from common.signing import SigningKey, VerifyKey
 
 __all__ = ["GENESIS", "Event", "Ledger", "read_ledger", "verify_ledger"]
@@ -26,6 +28,10 @@ GENESIS = "0" * 64
 """The `previous` digest of a ledger's first event."""
 
 SCHEMA_VERSION = 1
+
+_KIND = re.compile(r"[A-Za-z0-9_]{1,64}")
+_END_OF_TIME = 253_402_300_800
+"""The year 10000 in seconds since the epoch."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +149,18 @@ def _line(event: Event) -> str:
     return json.dumps(event.to_json(), sort_keys=True, ensure_ascii=False)
 
 
+def _well_formed(event: Event) -> bool:
+    """Whether the fields have their types, and the kind is a plain word: a foreign ledger may hold anything."""
+    words = (event.kind, event.previous, event.signer, event.signature)
+    return (
+        type(event.sequence) is int
+        and type(event.time_unix) in (int, float)
+        and 0 <= event.time_unix < _END_OF_TIME
+        and all(isinstance(word, str) for word in words)
+        and _KIND.fullmatch(event.kind) is not None
+    )
+
+
 def read_ledger(path: Path) -> Iterator[Event]:
     """Parse the lines of a ledger without checking chain or signatures.
 
@@ -150,7 +168,7 @@ def read_ledger(path: Path) -> Iterator[Event]:
         LedgerError: the file is missing, or a line is not an event of this schema version.
     """
     try:
-        text = path.read_bytes().decode("utf-8")
+        text = read_regular(path).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise LedgerError("cannot read the ledger", where=str(path)) from error
     lines = text.split("\n")
@@ -163,6 +181,8 @@ def read_ledger(path: Path) -> Iterator[Event]:
             event = Event(**fields)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise LedgerError("not a ledger event", where=f"{path}, event {number}") from error
+        if not _well_formed(event):
+            raise LedgerError("not a ledger event", where=f"{path}, event {number}")
         if version != SCHEMA_VERSION:
             raise LedgerError(f"ledger schema {version!r} is not known here", where=f"{path}, event {number}")
         if _line(event) != line:

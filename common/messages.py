@@ -202,7 +202,7 @@ def verify_message(data: bytes, expected: type[_M], signer: VerifyKey) -> _M:
     """Parse and check a signed message.
 
     Args:
-        data: what `sign_message` made.
+        data: what `sign_message` made, byte for byte: who carries it can add nothing and change nothing.
         expected: the message type that must be inside.
         signer: the key that must have signed it.
 
@@ -215,6 +215,8 @@ def verify_message(data: bytes, expected: type[_M], signer: VerifyKey) -> _M:
         if set(envelope) != {"kind", "body"} or envelope["kind"] != expected.__name__:
             raise ValueError(f"expected a {expected.__name__}")
         signer.verify_json(envelope, signature)
+        if canonical_json({**envelope, "signature": signature}) != data:
+            raise ValueError("not in the one form in which it is signed")
         return expected.model_validate_json(canonical_json(envelope["body"]))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise SigningError(f"not a signed {expected.__name__}", where=str(error).splitlines()[0][:160]) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ from common.canonical import Json, canonical_json
 from common.errors import SigningError
 
 __all__ = ["SigningKey", "VerifyKey"]
+
+_SIGNATURE = re.compile(r"[0-9a-f]{128}")
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,8 @@ class VerifyKey:
             SigningError: the signature is malformed or does not belong to these bytes and this key.
         """
         try:
+            if _SIGNATURE.fullmatch(signature_hex) is None:
+                raise ValueError("not 128 hex digits")
             Ed25519PublicKey.from_public_bytes(self.raw).verify(bytes.fromhex(signature_hex), message)
         except (InvalidSignature, ValueError) as error:
             raise SigningError("signature does not verify", where=f"key {self.hex[:16]}…") from error

@@ -92,7 +92,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--sites-root", type=Path, metavar="DIR", help="your own images: one folder a site in DIR")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"rounds (default: {ROUNDS})")
     parser.add_argument("--steps", type=int, default=STEPS, help=f"training steps a round (default: {STEPS})")
-    parser.add_argument("--states", type=int, default=BANK_STATES, help=f"states a site (default: {BANK_STATES})")
+    parser.add_argument(
+        "--states", type=int, default=BANK_STATES, help=f"practice states in each site's bank (default: {BANK_STATES})"
+    )
     parser.add_argument(
         "--cells", type=int, default=CELLS_PER_TRACK, help=f"held-out tasks a track (default: {CELLS_PER_TRACK})"
     )

@@ -51,11 +51,13 @@ class Job:
     """One thing to be made by a command.
 
     Args:
+        what: in words.
         cache: folder that holds one folder a digest.
         digest: of everything the outcome depends on, 64 hex digits.
         command: program and arguments; `--out FOLDER` is added. What it prints is shown only when it fails.
     """
 
+    what: str
     cache: Path
     digest: str
     command: Sequence[str]
@@ -70,14 +72,14 @@ def policy_job(tracks: Sequence[Track], cache: Path = DEFAULT_CACHE) -> Job:
     """The cold start on demonstrations of these task families."""
     options = ["--tracks", *tracks]
     digest = _digest(POLICY_SOURCES, POLICY_LIBRARIES, list(options))
-    return Job(cache / "policy", digest, [*BAT_SERVER, "cold-start", *options])
+    return Job("the cold-started policy", cache / "policy", digest, [*BAT_SERVER, "cold-start", *options])
 
 
 def suites_job(tracks: Sequence[Track], cells_per_track: int, cache: Path = DEFAULT_CACHE) -> Job:
     """Both held-out suites and their yardsticks, with so many tasks of each track in each suite."""
     options = ["--seed", str(SUITE_SEED), "--cells", str(cells_per_track), "--tracks", *tracks]
     digest = _digest(SUITE_SOURCES, SUITE_LIBRARIES, list(options))
-    return Job(cache / "suites", digest, [*BAT_SERVER, "suites", *options])
+    return Job("the held-out suites", cache / "suites", digest, [*BAT_SERVER, "suites", *options])
 
 
 def make_once(jobs: Sequence[Job], say: Say = print) -> list[Path]:
@@ -88,13 +90,23 @@ def make_once(jobs: Sequence[Job], say: Say = print) -> list[Path]:
         say: told when there is something to wait for.
 
     Raises:
-        ConfigurationError: a command failed, or the cache cannot be written.
+        ConfigurationError: a command failed (after the others have ended), or the cache cannot be written.
     """
     with contextlib.ExitStack() as stack:
         makers = [stack.enter_context(_Maker(job, say)) for job in jobs if not job.folder.is_dir()]
-        for maker in makers:
-            maker.finish()
+        failures = [failure for maker in makers if (failure := _failure_of(maker)) is not None]
+        if failures:
+            raise failures[0]
     return [job.folder for job in jobs]
+
+
+def _failure_of(maker: _Maker) -> ConfigurationError | None:
+    """Wait for one command; a failure is handed back, so that the others' work is not lost."""
+    try:
+        maker.finish()
+    except ConfigurationError as error:
+        return error
+    return None
 
 
 class _Maker:
@@ -102,7 +114,7 @@ class _Maker:
 
     def __init__(self, job: Job, say: Say) -> None:
         self._job = job
-        say(f"making {job.folder}: once, a few minutes")
+        say(f"making {job.what} in {job.cache.name}: once, minutes (longer on a busy machine)")
         try:
             job.cache.mkdir(parents=True, exist_ok=True)
             self._scratch = Path(tempfile.mkdtemp(prefix="making-", dir=job.cache))
@@ -131,7 +143,14 @@ class _Maker:
         folder = self._job.folder
         if self._process.wait() != 0:
             said = (self._scratch / "log").read_text(errors="replace").strip().splitlines()
-            raise ConfigurationError(f"could not make {folder.parent.name}: {said[-1] if said else 'no reason given'}")
+            kept = self._job.cache / "failed.log"
+            with contextlib.suppress(OSError):
+                shutil.copyfile(self._scratch / "log", kept)
+            raise ConfigurationError(
+                f"could not make {self._job.what}: {said[-1] if said else 'no reason given'}",
+                where=str(kept),
+                remedy="Run it again; what is made already is kept.",
+            )
         # The rename is atomic: a thing is in the cache whole or not at all, also with two makers at once.
         with contextlib.suppress(OSError):
             os.replace(self._scratch / "made", folder)

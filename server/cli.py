@@ -41,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     run = _add(commands, "run", _run, "run a federation to its end (the SuperLink and the sites must be up)")
-    run.add_argument("settings", type=Path, metavar="FEDERATION.toml")
+    run.add_argument("settings", type=Path, metavar="FEDERATION.toml", help="the federation's settings")
     run.add_argument("--runs", type=Path, default=Path("runs"), help="folder of run directories (default: runs)")
     run.add_argument("--superlink", default="127.0.0.1:8000", metavar="HOST:PORT", help="default: 127.0.0.1:8000")
     run.add_argument("--root-certificates", type=Path, metavar="PEM", help="use TLS and trust these")
@@ -52,15 +52,22 @@ def _parser() -> argparse.ArgumentParser:
     key.add_argument("file", type=Path, metavar="KEY")
 
     cold = _add(commands, "cold-start", _cold_start, "train the base policy from public demonstrations")
-    cold.add_argument("--out", type=Path, required=True, metavar="FOLDER")
-    cold.add_argument("--seed", type=int, default=1)
-    cold.add_argument("--demonstrations", type=int, default=1200, metavar="N")
+    cold.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="new folder for the policy")
+    cold.add_argument("--seed", type=int, default=1, help="default: 1")
+    cold.add_argument(
+        "--demonstrations", type=int, default=1200, metavar="N", help="demonstrations to train on (default: 1200)"
+    )
     _add_tracks(cold)
 
     evaluate = _add(commands, "eval", _evaluate, "score an adapter on a suite of a run (JSON)")
     evaluate.add_argument("run", type=Path, metavar="RUN", help="run directory")
     evaluate.add_argument("--adapter", type=Path, metavar="FILE", help="default: the run's standing adapter")
-    evaluate.add_argument("--suite", choices=("gate", "sealed"), default="sealed")
+    evaluate.add_argument(
+        "--suite",
+        choices=("gate", "sealed"),
+        default="sealed",
+        help="gate (used between rounds) or sealed (kept for the end; the default)",
+    )
 
     gate = _add(
         commands,
@@ -77,9 +84,14 @@ def _parser() -> argparse.ArgumentParser:
         help="read {baseline, candidate, healthy} lines from standard input instead, and answer each with a line",
     )
 
-    suites = _add(commands, "suites", _suites, "build both held-out suites and their yardsticks ahead of a run")
-    suites.add_argument("--out", type=Path, required=True, metavar="FOLDER")
-    suites.add_argument("--seed", type=int, default=1)
+    suites = _add(
+        commands,
+        "suites",
+        _suites,
+        "build both held-out suites, and what the oracle and the best fixed script earn on them, ahead of a run",
+    )
+    suites.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="new folder for both suites")
+    suites.add_argument("--seed", type=int, default=1, help="default: 1")
     suites.add_argument("--cells", type=int, default=16, metavar="N", help="tasks of each track (default: 16)")
     _add_tracks(suites)
 
@@ -101,7 +113,12 @@ def _parser() -> argparse.ArgumentParser:
         choices=("segmentation", "enhancement", "detection", "vqa", "report"),
         help="what was asked",
     )
-    score.add_argument("--tier", choices=("standard", "lite"), default="standard", help="default: standard")
+    score.add_argument(
+        "--tier",
+        choices=("standard", "lite"),
+        default="standard",
+        help="lite: method and plan picture were given to the agent (default: standard)",
+    )
 
     report = _add(commands, "report", _report, "write report.html of a run, however far it came")
     report.add_argument("run", type=Path, metavar="RUN", help="run directory")

@@ -6,11 +6,9 @@ import argparse
 import json
 from pathlib import Path
 
+from common.ending import end_in_order
 from common.errors import ConfigurationError
 from common.files import write_durably, writing
-from stage_bank.deidentify import FaceCheck, Options, ProfileName, TextCheck, open_profile
-from stage_bank.deidentify.folder import check_folders, deidentify_folder
-from stage_bank.store import read_key
 
 __all__ = ["add"]
 
@@ -31,9 +29,8 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     command.add_argument("--key-file", type=Path, required=True, help="32 secret bytes; made with mode 0600 if absent")
     command.add_argument(
         "--profile",
-        type=ProfileName,
-        choices=list(ProfileName),
-        default=ProfileName.MODIFIED_DATES,
+        choices=("modified-dates", "safe-harbor"),
+        default="modified-dates",
         help="modified-dates moves dates per patient (default); safe-harbor drops them and draws random UIDs",
     )
     command.add_argument("--table", type=Path, help="random UIDs of safe-harbor (default: KEY_FILE.uids)")
@@ -48,11 +45,16 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         BatError: nothing could be done at all.
     """
+    from stage_bank.deidentify import FaceCheck, Options, ProfileName, TextCheck, open_profile
+    from stage_bank.deidentify.folder import check_folders, deidentify_folder
+    from stage_bank.store import read_key
+
+    end_in_order()
     check_folders(arguments.source, arguments.target)
     table = arguments.table or arguments.key_file.with_name(arguments.key_file.name + ".uids")
     for secret in (arguments.report, arguments.key_file, table):
         _keep_apart(secret, arguments.source, arguments.target)
-    profile = open_profile(arguments.profile, read_key("the key", arguments.key_file, create=True), table)
+    profile = open_profile(ProfileName(arguments.profile), read_key("the key", arguments.key_file, create=True), table)
     options = Options(
         text=TextCheck.LIKELY if arguments.quick else TextCheck.ALL,
         faces=FaceCheck.KEEP if arguments.keep_faces else FaceCheck.REMOVE,

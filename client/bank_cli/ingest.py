@@ -8,6 +8,7 @@ from pathlib import Path
 
 from client.site_command import Subparsers, add_site_command
 from client.site_config import SiteConfig
+from common.ending import end_in_order
 from common.errors import DataError
 
 __all__ = ["add"]
@@ -33,6 +34,7 @@ def _run(config: SiteConfig, arguments: argparse.Namespace) -> int:
     from client.daemon import prepare_state_folder
     from stage_bank.ingest.watching import quiet_states
 
+    end_in_order()
     prepare_state_folder(config)
     folder: Path = arguments.folder or config.data
     if not arguments.watch:

@@ -25,14 +25,20 @@ def add(subparsers: Subparsers[argparse.ArgumentParser]) -> None:
     """Register both commands."""
     text = "write source rows, a round and its manifest (JSON Lines; no files, references, conditions or patients)"
     export = add_site_command(subparsers, "export", _export, text)
-    export.add_argument("folder", type=Path, help="where to write; made if missing")
+    export.add_argument("folder", type=Path, metavar="FOLDER", help="where to write; made if missing")
     export.add_argument(
-        "--target", type=Stage, choices=list(Stage), default=Stage.VALIDATE, help="stage practised most"
+        "--target",
+        type=Stage,
+        choices=list(Stage),
+        default=Stage.VALIDATE,
+        help="stage practised most: S1 plan, S2 set up, S3 validate, S4 infer, S5 submit (default: S3)",
     )
     export.add_argument("--round-id", default="export", help="names the round; the same name gives the same round")
     export.add_argument("--batches", type=int, default=BATCHES, help=f"batches of 8 rows (default: {BATCHES})")
     text = "check exported rows against their manifest and this bank, and count what of them can be practised here"
-    add_site_command(subparsers, "import", _import, text).add_argument("folder", type=Path, help="what export wrote")
+    add_site_command(subparsers, "import", _import, text).add_argument(
+        "folder", type=Path, metavar="FOLDER", help="what export wrote"
+    )
 
 
 def _export(config: SiteConfig, arguments: argparse.Namespace) -> int:

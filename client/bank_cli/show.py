@@ -10,7 +10,6 @@ from client.site_command import Subparsers, add_site_command
 from client.site_config import SiteConfig
 from common.errors import BankError
 from common.files import writing
-from stage_bank.sheet import draw_sheet
 
 __all__ = ["add"]
 
@@ -24,6 +23,8 @@ def add(subparsers: Subparsers[argparse.ArgumentParser]) -> None:
 
 
 def _run(config: SiteConfig, arguments: argparse.Namespace) -> int:
+    from stage_bank.sheet import draw_sheet
+
     with open_site_bank(config) as bank:
         rows = latest_snapshot(bank).rows
         fitting = [row.state_id for row in rows if row.state_id.startswith(arguments.state)]

@@ -87,6 +87,8 @@ def save_policy(model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) ->
 def load_policy(folder: Path | str, dtype: torch.dtype = torch.float32) -> Policy:
     """Load a causal language model with its tokenizer from a local folder; nothing is fetched.
 
+    Only safetensors are read, and no code that lies in the folder is run.
+
     Args:
         folder: what `save_policy` or `save_pretrained` wrote.
         dtype: of the weights; adapters stay float32.
@@ -103,8 +105,10 @@ def load_policy(folder: Path | str, dtype: torch.dtype = torch.float32) -> Polic
         )
     disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        model = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=dtype, local_files_only=True, trust_remote_code=False, use_safetensors=True
+        )
     except (OSError, ValueError) as error:
         raise ConfigurationError("the policy cannot be loaded", where=f"{folder}: {str(error)[:160]}") from error
     if tokenizer.pad_token_id is None:

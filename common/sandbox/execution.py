@@ -105,7 +105,7 @@ class _Watch:
     def _enforce(self) -> None:
         now = time.monotonic()
         if self._result is None and now >= self._give_up:
-            raise UnresponsiveError("the fork server does not answer")
+            raise UnresponsiveError("the sandbox's worker gave no result in time", remedy="Close other heavy programs.")
         if self._handle is None or self._killed or self._result is not None:
             return
         self._timed_out = now - self._begin >= self._limits.wall_s

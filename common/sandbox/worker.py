@@ -25,7 +25,7 @@ from common.sandbox.interface import Limits
 __all__ = ["Command", "Worker"]
 
 _READY_S = 120.0
-_OPEN_S = 20.0
+_OPEN_S = 120.0
 _END_S = 5.0
 
 
@@ -93,7 +93,9 @@ class Worker:
         with self._request({"do": "open"}, ()) as reply:
             answer = receive(reply) if _readable(reply, _OPEN_S) else None
         if answer is None:
-            raise SandboxError("the fork server does not answer")
+            raise SandboxError(
+                f"the sandbox's worker gave no workspace within {_OPEN_S:.0f} s", remedy="Close other heavy programs."
+            )
         if "error" in answer[0]:
             raise SandboxError("the fork server could not make a workspace", where=str(answer[0]["error"])[:200])
         view, folder = answer[1]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import BatError, ConfigurationError
+from common.files import read_regular
 from common.ledger import GENESIS, Event, read_ledger
 from common.messages import SelectionReason
 from common.stages import Stage, Track
@@ -17,6 +18,12 @@ from server.report.record import GateRecord, Practice, ReleaseRecord, RoundRecor
 __all__ = ["PRACTICE_FILE", "read_run"]
 
 PRACTICE_FILE = "practice.json"
+
+MOST = 1e15
+"""Larger figures are not believed."""
+
+MOST_ROUNDS = 100_000
+"""As in the settings of a run."""
 
 
 def read_run(path: Path) -> RunRecord:
@@ -58,10 +65,10 @@ def read_run(path: Path) -> RunRecord:
 def _json(path: Path) -> dict[str, Any]:
     """An object, empty while the file is missing."""
     try:
-        value = json.loads(path.read_bytes())
+        value = json.loads(read_regular(path))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigurationError("cannot read a file of the run", where=str(path)) from error
     return value if isinstance(value, dict) else {}
 
@@ -69,14 +76,14 @@ def _json(path: Path) -> dict[str, Any]:
 def _metrics(path: Path) -> dict[int, dict[str, Any]]:
     """Round to its line; a last line that is still being written is left out."""
     try:
-        data = path.read_bytes()
+        data = read_regular(path)
     except OSError:
         return {}
     whole = data[: data.rfind(b"\n") + 1].splitlines()
     try:
         lines = [json.loads(line) for line in whole]
         return {int(line["round"]): line for line in lines}
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ConfigurationError("cannot read the metrics of the run", where=str(path)) from error
 
 
@@ -94,11 +101,11 @@ def _scores(line: Mapping[str, Any]) -> Scores | None:
     if "overall" not in line:
         return None
     return Scores(
-        overall=line["overall"],
-        task=line["task"],
-        agentic=line["agentic"],
-        stages={Stage(name): score for name, score in line["stages"].items()},
-        tracks={Track(name): score for name, score in line["tracks"].items()},
+        overall=_share(line["overall"]),
+        task=_share(line["task"]),
+        agentic=_share(line["agentic"]),
+        stages={Stage(name): _share(score) for name, score in line["stages"].items()},
+        tracks={Track(name): _share(score) for name, score in line["tracks"].items()},
     )
 
 
@@ -110,38 +117,44 @@ def _rounds(lines: Mapping[int, Mapping[str, Any]], events: Sequence[Event]) -> 
 
 def _round(line: Mapping[str, Any]) -> RoundRecord:
     return RoundRecord(
-        number=line["round"],
+        number=_count(line["round"], MOST_ROUNDS),
         target=Stage(line["target_stage"]),
         reason=SelectionReason(line["selection_reason"]),
         candidate=_scores(line),
         gate=_gate(line),
         releases=tuple(_release(one) for one in line["releases"]),
-        absent=line["absent"],
-        wall_s=line["wall_s"],
+        absent={str(site): str(why) for site, why in line["absent"].items()},
+        wall_s=_number(line["wall_s"], 0.0),
     )
 
 
 def _release(fields: Mapping[str, Any]) -> ReleaseRecord:
-    return ReleaseRecord(fields["site"], fields["round"], fields["tensors"], fields["bytes"], fields["digest"])
+    counts = (_count(fields["round"], MOST_ROUNDS), _count(fields["tensors"]), _count(fields["bytes"]))
+    return ReleaseRecord(str(fields["site"]), *counts, str(fields["digest"]))
 
 
 def _gate(line: Mapping[str, Any]) -> GateRecord | None:
     gate = line["gate"]
     if gate is None:
         return None
-    return GateRecord(gate["promoted"], gate["checks"], gate["deltas"]["overall_drop"], gate["deltas"]["task_drop"])
+    checks = {str(name): bool(held) for name, held in gate["checks"].items()}
+    drops = (_number(gate["deltas"][name], -1.0, 1.0) for name in ("overall_drop", "task_drop"))
+    return GateRecord(bool(gate["promoted"]), checks, *drops)
 
 
 def _sealed(path: Path) -> SealedScores | None:
     fields = _json(path / "sealed.json")
     if not fields:
         return None
-    return SealedScores(fields["cold_start"], fields["final"], fields["oracle"], fields["fixed_script"])
+    return SealedScores(*(_share(fields[name]) for name in ("cold_start", "final", "oracle", "fixed_script")))
 
 
 def _practice(path: Path) -> tuple[Practice, ...]:
     sites = _json(path).items()
-    return tuple(Practice(name, tuple(one["rewards"]), float(one["bank_wait_s"])) for name, one in sites)
+    return tuple(
+        Practice(name, tuple(_number(reward) for reward in one["rewards"]), _number(one["bank_wait_s"], 0.0))
+        for name, one in sites
+    )
 
 
 def _unfinished(number: int, events: Sequence[Event]) -> RoundRecord | None:
@@ -174,3 +187,20 @@ def _state_text(state: Mapping[str, Any]) -> str:
         return f"failed: {state.get('reason', '')}"
     where = f"round {state['round']}" if state.get("round") else "before the first round"
     return f"unfinished, {where}: {step}"
+
+
+def _number(value: object, least: float = -MOST, most: float = MOST) -> float:
+    """A finite number within bounds: the page is drawn from it, and a folder from elsewhere may hold anything."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
+        raise ValueError(f"not a number from {least:g} to {most:g}")
+    return float(value)
+
+
+def _share(value: object) -> float:
+    return _number(value, 0.0, 1.0)
+
+
+def _count(value: object, most: int = int(MOST)) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+        raise ValueError(f"not a count up to {most}")
+    return value

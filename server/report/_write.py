@@ -40,7 +40,7 @@ def write_report(run: Path) -> Path:
         ConfigurationError: it is not a run directory, or it cannot be read.
     """
     page = run / REPORT_FILE
-    write_file(page, render(read_run(run)).encode())
+    write_file(page, render(read_run(run)).encode(errors="backslashreplace"))
     return page
 
 

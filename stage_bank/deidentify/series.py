@@ -45,6 +45,8 @@ class SeriesFile:
         try:
             seen = shown([dataset]) if "PixelData" in dataset else Shown.OTHER
             return cls(path, frame_count(dataset), seen, slices_of(dataset, [0])[0])
+        except Refused:
+            raise
         except Exception as error:  # hostile headers
             raise Refused(Reason.DAMAGED) from error
 

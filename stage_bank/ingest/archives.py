@@ -8,6 +8,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from lzma import LZMAError
 from pathlib import Path, PurePosixPath
 
 from stage_bank.ingest.report import Reason
@@ -58,7 +59,7 @@ def _is_zip(path: Path) -> bool:
 def _open(found: Found, target: Path) -> Iterator[Found]:
     try:
         with zipfile.ZipFile(found.path) as archive:
-            members = [info for info in archive.infolist() if not info.is_dir()]
+            members = [info for info in archive.infolist() if not info.filename.endswith("/")]
             if len(members) > _MAX_MEMBERS or sum(info.file_size for info in members) > _MAX_ARCHIVE:
                 yield Found(found.path, found.name, Reason.ARCHIVE_BOMB)
                 return
@@ -75,7 +76,7 @@ def _open(found: Found, target: Path) -> Iterator[Found]:
 
 def _refusal(info: zipfile.ZipInfo) -> Reason | None:
     path = PurePosixPath(info.filename.replace("\\", "/"))
-    if path.is_absolute() or ".." in path.parts or ":" in path.parts[0]:
+    if path.is_absolute() or not path.parts or ".." in path.parts or ":" in path.parts[0]:
         return Reason.ARCHIVE_PATH
     kind = stat.S_IFMT(info.external_attr >> 16)
     if kind not in (0, stat.S_IFREG):
@@ -101,7 +102,7 @@ def _write(archive: zipfile.ZipFile, info: zipfile.ZipInfo, place: Path) -> Reas
                 if written > info.file_size:
                     return Reason.ARCHIVE_BOMB
                 target.write(chunk)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError):
+    except (zipfile.BadZipFile, zlib.error, LZMAError, EOFError, NotImplementedError, RuntimeError):
         return Reason.ARCHIVE
     except OSError:
         return Reason.UNREADABLE

@@ -21,6 +21,9 @@ __all__ = ["MAX_FRAME_PIXELS", "Decoded", "decode_frames", "frame_count"]
 MAX_FRAME_PIXELS = 64 << 20
 """Larger frames are refused unread: a header alone must not decide how much memory is used."""
 
+MAX_FRAMES = 65_536
+"""More are refused: every frame's place is looked up before any pixel is read."""
+
 MAX_COMPRESSED = 384 << 20
 """Bytes; larger compressed files are refused, as their frames cannot be found without reading all of it."""
 
@@ -43,8 +46,18 @@ class Decoded:
 
 
 def frame_count(dataset: Dataset) -> int:
-    """Number of frames the header promises, at least 1."""
-    return max(1, int(dataset.get("NumberOfFrames") or 1))
+    """Number of frames the header promises, at least 1.
+
+    Raises:
+        Refused: not one number, or more than `MAX_FRAMES`.
+    """
+    try:
+        count = max(1, int(dataset.get("NumberOfFrames") or 1))
+    except (TypeError, ValueError) as error:
+        raise Refused(Reason.DAMAGED) from error
+    if count > MAX_FRAMES:
+        raise Refused(Reason.TOO_MANY_FRAMES)
+    return count
 
 
 @quiet()

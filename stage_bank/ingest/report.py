@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from common.canonical import Json
+from common.errors import one_line
 
 __all__ = ["FileReport", "IngestReport", "Reason", "SeriesReport", "Status"]
 
@@ -45,6 +46,7 @@ class Reason(StrEnum):
     NO_MODALITY = "modality is unknown"
     TOO_SMALL = "smaller than 48 x 48 pixels"
     TOO_LARGE = "larger than 64 megapixels a frame"
+    TOO_MANY_FRAMES = "more than 65,536 frames"
     FLAT = "image without contrast"
     NO_PATIENT = "patient ID is blank"
     PLACEHOLDER = "patient ID is a placeholder"
@@ -154,7 +156,7 @@ class IngestReport:
         counts = ", ".join(f"{number} {status}" for status, number in self.counts.items())
         head = f"{self.images} images of {self.patients} patients from {len(self.files)} files ({counts})"
         left_out = [file for file in self.files if file.status in (Status.REFUSED, Status.QUARANTINED)]
-        return [head, *(f"{file.status}: {file.path}: {file.reason}" for file in left_out)]
+        return [head, *(one_line(f"{file.status}: {file.path}: {file.reason}") for file in left_out)]
 
     def to_json(self) -> dict[str, Json]:
         """The report for a site-local file; it holds file names and must not leave the site."""

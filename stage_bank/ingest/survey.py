@@ -90,14 +90,19 @@ def survey(found: Found, site_map: SiteMap | None, identifiers: set[str]) -> Can
 def _check_header(dataset: FileDataset) -> None:
     if dataset.file_meta.get("MediaStorageSOPClassUID") == MediaStorageDirectoryStorage:
         raise Refused(Reason.INDEX)
-    modality = dataset.get("Modality")
+    modality = dataset.get("Modality") or ""
+    if not isinstance(modality, str):
+        raise Refused(Reason.NO_MODALITY)
     if modality in _NO_IMAGE:
         raise Refused(Reason.NOT_AN_IMAGE)
     if not any(keyword in dataset for keyword in ("PixelData", "FloatPixelData", "DoubleFloatPixelData")):
         raise Refused(Reason.NO_PIXELS)
     if modality and modality not in MODALITIES:
         raise Refused(Reason.NO_MODALITY)
-    if min(dataset.get("Rows") or 0, dataset.get("Columns") or 0) < MIN_SIDE:
+    sides = [dataset.get(keyword) or 0 for keyword in ("Rows", "Columns")]
+    if not all(isinstance(side, int) for side in sides):
+        raise Refused(Reason.DAMAGED)
+    if min(sides) < MIN_SIDE:
         raise Refused(Reason.TOO_SMALL)
 
 

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 
 import pytest
 
@@ -77,3 +78,29 @@ def test_watching_waits_until_a_study_is_quiet_and_goes_on_after_a_bad_one(hospi
     finally:
         watcher.send_signal(signal.SIGINT)
         assert watcher.wait(20) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_unpacked_images_do_not_outlive_a_signal(hospital, tmp_path, number):
+    (hospital.root / "dicom").mkdir()
+    (tmp_path / "temporary").mkdir()
+    image = write(ct("P-1"), tmp_path / "image").read_bytes()
+    with zipfile.ZipFile(hospital.root / "dicom" / "study.zip", "w") as archive:
+        for member in range(3000):
+            archive.writestr(f"{member}", image)
+    words = [sys.executable, "-m", "client.cli", "bank", "ingest", str(hospital.file)]
+    process = subprocess.Popen(words, env={**os.environ, "TMPDIR": str(tmp_path / "temporary")}, stderr=subprocess.PIPE)
+    until(lambda: any(path.is_file() for path in (tmp_path / "temporary").rglob("*")), 60)
+    process.send_signal(number)
+    assert process.wait(60) == 1
+    assert process.stderr.read() == b"bat-client: interrupted\n"
+    assert not any((tmp_path / "temporary").iterdir())
+
+
+def test_a_file_name_cannot_speak_to_the_terminal(hospital, capsys):
+    write(ct("P-1"), hospital.root / "dicom" / "1.dcm")
+    (hospital.root / "dicom" / "a\x1b[31m\nrefused: other.dcm").write_text("x")
+    assert main(["bank", "ingest", str(hospital.file)]) == 0
+    said = capsys.readouterr().out
+    assert "\x1b" not in said
+    assert "refused: a\\x1b[31m\\nrefused: other.dcm: not DICOM" in said.splitlines()

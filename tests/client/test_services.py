@@ -31,7 +31,7 @@ def relay(site, folder: Path) -> Iterator[RelayStub]:
     description = SiteDescription(
         site="north", public_key=site.key.public.hex, base_model=site.model.digest, tracks=tuple(Track), software="test"
     )
-    service = RelayService(lambda: description, site.desk, site.airlock, 10_000)
+    service = RelayService(lambda: description, site.desk, site.airlock, 10_000, receive_timeout_s=1.0)
     server = socket_server(folder / "relay.sock", 0o600, lambda server: add_relay(server, service))
     with grpc.insecure_channel(f"unix:{folder / 'relay.sock'}") as channel:
         yield RelayStub(channel)
@@ -135,3 +135,42 @@ def test_chunks_put_together_are_the_whole() -> None:
     assert b"".join(pieces) == data
     assert max(map(len, pieces)) == CHUNK_BYTES
     assert list(chunks(b"")) == []
+
+
+def test_nothing_of_an_error_inside_is_told_to_the_relay(site, relay: RelayStub) -> None:
+    site.ledger.close()
+    for call in (
+        lambda: relay.train(request(b"not signed", b"")),
+        lambda: [relay.describe(pb.DescribeRequest())],
+    ):
+        with pytest.raises(grpc.RpcError) as raised:
+            list(call())
+        assert (raised.value.code(), raised.value.details()) == (grpc.StatusCode.INTERNAL, "failed")
+
+
+def test_a_flood_of_bad_calls_does_not_fill_the_ledger(site, relay: RelayStub) -> None:
+    foreign = sign_message(site.prescription(site="south"), site.server)
+    gather(relay.train(request(foreign, b"")))
+    gather(relay.train(request(b"not signed", b"")))
+    size = site.ledger.path.stat().st_size
+    for number in range(20):
+        assert gather(relay.train(request(b"noise %d" % number, b"")))["refusal"]
+        assert gather(relay.train(request(foreign, b"")))["refusal"]
+    assert site.ledger.path.stat().st_size == size
+
+
+def test_callers_that_never_finish_do_not_keep_the_others_out(relay: RelayStub, folder: Path) -> None:
+    done = threading.Event()
+
+    def endless() -> Iterator[pb.TrainChunk]:
+        done.wait(30)
+        yield pb.TrainChunk()
+
+    with grpc.insecure_channel(f"unix:{folder / 'relay.sock'}") as channel:
+        calls = [RelayStub(channel).train(endless()) for _ in range(16)]
+        try:
+            assert relay.describe(pb.DescribeRequest(), timeout=15).description
+        finally:
+            done.set()
+            for call in calls:
+                call.cancel()

@@ -55,3 +55,15 @@ def test_a_failed_write_names_what_and_where(tmp_path: Path) -> None:
         writing("the sheet", place),
     ):
         place.write_bytes(b"")
+
+
+def test_a_planted_link_or_file_does_not_receive_the_content(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / "key.partial").symlink_to(victim)
+    write_durably(tmp_path / "key", b"secret")
+    assert victim.read_text() == "precious"
+    (tmp_path / "key.partial").write_text("left by a crash")
+    (tmp_path / "key.partial").chmod(0o666)
+    write_durably(tmp_path / "key", b"secret")
+    assert stat.S_IMODE((tmp_path / "key").stat().st_mode) == 0o600

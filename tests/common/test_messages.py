@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -105,3 +106,23 @@ def test_every_message_type_of_a_site_is_in_the_schema() -> None:
 def test_names_that_would_be_unsafe_as_a_file_name_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="run"):
         prescription(run=name)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: data + b" " * 1000,
+        lambda data: b'{"body":{"smuggled":"text"},' + data[1:],
+        lambda data: data[:-1] + b',"kind":"Refusal"}',
+        lambda data: data.replace(b'"signature":"', b'"signature":"  '),
+        lambda data: data.replace(b"busy", b"b\\u0075sy"),
+        lambda data: b"\xef\xbb\xbf" + data,
+        lambda data: data.decode().encode("utf-16"),
+    ],
+)
+def test_a_carrier_can_add_nothing_to_a_signed_message(change: Callable[[bytes], bytes]) -> None:
+    signed = sign_message(Refusal(run="run-1", round=1, site="north", code=RefusalCode.BUSY), KEY)
+    changed = change(signed)
+    assert changed != signed
+    with pytest.raises(SigningError):
+        verify_message(changed, Refusal, KEY.public)

@@ -8,6 +8,7 @@ from client.trainer import RoundCancelled, check_round, train_round
 from client.trainer.grpo import RoundTrainer
 from common.adapter import encode_adapter
 from common.errors import AdapterError, ConfigurationError
+from common.factors import factor_of
 from common.messages import OptimizerSettings
 from common.policy import load_policy, with_adapter, zero_adapter
 from server.cold_start import ColdStartSettings, cold_start
@@ -69,6 +70,15 @@ def test_a_step_moves_b_and_the_policy_stays_as_it_was(policy):
     assert policy.model.forward == forward
     assert all(torch.equal(before[name], value) for name, value in policy.model.state_dict().items())
     assert not any("lora" in name for name, _ in policy.model.named_modules())
+
+
+@pytest.mark.parametrize(("frozen", "moving"), [("A", "B"), ("B", "A")])
+def test_a_frozen_factor_keeps_every_bit_while_the_other_moves(policy, frozen, moving):
+    start = random_adapter(policy, 1)
+    trained = train_round(policy, start, ToyEnvironment, rows(3), settings(steps=1), 0, frozen=frozen)
+    same = {name: trained[name] == tensor for name, tensor in start.items()}
+    assert all(same[name] for name in same if factor_of(name) == frozen)
+    assert not all(same[name] for name in same if factor_of(name) == moving)
 
 
 def test_environments_are_reset_once_a_rollout_and_closed(policy):

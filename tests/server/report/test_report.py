@@ -1,7 +1,9 @@
 import json
+import math
+import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -188,3 +190,53 @@ def test_the_command_writes_the_page(run: Path, capsys: pytest.CaptureFixture[st
 def test_no_run_is_one_clear_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert bat_server(["report", str(tmp_path / "none")]) == 1
     assert "cannot read the settings" in capsys.readouterr().err
+
+
+def _in_metrics(*path: str | int, value: object) -> Callable[[Path], None]:
+    def change(run: Path) -> None:
+        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        place = lines[1]
+        for key in path[:-1]:
+            place = place[key]
+        place[path[-1]] = value
+        (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    return change
+
+
+def _pipe(run: Path) -> None:
+    (run / "state.json").unlink()
+    os.mkfifo(run / "state.json")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _in_metrics("round", value=10**8),
+        _in_metrics("round", value="1"),
+        _in_metrics("overall", value="<b>"),
+        _in_metrics("overall", value=math.inf),
+        _in_metrics("overall", value=math.nan),
+        _in_metrics("stages", "S1", value="<b>"),
+        _in_metrics("releases", 0, "bytes", value="<b>"),
+        _in_metrics("gate", "checks", value=[1]),
+        _in_metrics("gate", "deltas", "overall_drop", value="<b>"),
+        _in_metrics("wall_s", value="<b>"),
+        lambda run: (run / "metrics.jsonl").write_text("[" * 100_000 + "\n"),
+        lambda run: (run / "state.json").write_text("[" * 100_000),
+        lambda run: (run / "sealed.json").write_text('{"cold_start":"x","final":1,"oracle":1,"fixed_script":1}'),
+        lambda run: (run / "practice.json").write_text('{"north":{"rewards":["x"],"bank_wait_s":1}}'),
+        _pipe,
+    ],
+)
+def test_a_hostile_figure_is_one_clear_line(
+    run: Path, capsys: pytest.CaptureFixture[str], change: Callable[[Path], object]
+) -> None:
+    change(run)
+    assert bat_server(["report", str(run)]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_lone_surrogate_does_not_stop_the_report(run: Path) -> None:
+    (run / "state.json").write_text('{"step":"failed","reason":"\\ud800"}')
+    assert bat_server(["report", str(run)]) == 0

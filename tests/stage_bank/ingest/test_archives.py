@@ -130,3 +130,21 @@ def test_refused_members_are_refused_and_not_quarantined(share, image):
     (share / "noise.zip").write_bytes(b"PK\x05\x06")
     (file,) = (file for file in ingest_folder(share, KEY).report.files if file.path == "noise.zip")
     assert file.status is Status.REFUSED
+
+
+@pytest.mark.parametrize("name", [".", "./.", ""])
+def test_a_member_without_a_name_is_refused_and_the_rest_read(share, image, name):
+    with zipfile.ZipFile(share / "odd.zip", "w") as archive:
+        archive.writestr(zipfile.ZipInfo(name), image)
+        archive.writestr("inside", image)
+    found = reasons(share)
+    assert found.pop("odd.zip/inside") is Reason.TAKEN
+    assert list(found.values()) == [Reason.ARCHIVE_PATH]
+
+
+def test_a_damaged_lzma_member_is_refused_and_the_rest_read(share, image):
+    with zipfile.ZipFile(share / "packed.zip", "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("member", image)
+    packed = share / "packed.zip"
+    packed.write_bytes(packed.read_bytes()[:60] + b"\xff" * 8 + packed.read_bytes()[68:])
+    assert reasons(share) == {"packed.zip/member": Reason.ARCHIVE}

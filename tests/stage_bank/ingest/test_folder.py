@@ -8,6 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydicom.data import get_testdata_file
+from pydicom.datadict import tag_for_keyword
+from pydicom.dataelem import DataElement
 from pydicom.uid import MPEG4HP41, SecondaryCaptureImageStorage
 
 from common.errors import DataError
@@ -344,3 +346,21 @@ def test_no_damage_ends_the_ingest(tmp_path, data):
     files = {file.path: file.reason for file in ingest(tmp_path).report.files}
     assert files.keys() == {"good.dcm", "bad.dcm"}
     assert files["good.dcm"] in (Reason.TAKEN, Reason.SHARED_STUDY)
+
+
+@pytest.mark.parametrize(
+    ("keyword", "representation", "value", "reason"),
+    [
+        ("Modality", "CS", ["CT", "MR"], Reason.NO_MODALITY),
+        ("Modality", "SQ", [], Reason.DAMAGED),
+        ("Rows", "US", [64, 64], Reason.DAMAGED),
+        ("Columns", "LO", "abc", Reason.DAMAGED),
+        ("NumberOfFrames", "IS", "2147483647", Reason.TOO_MANY_FRAMES),
+        ("NumberOfFrames", "IS", ["1", "2"], Reason.DAMAGED),
+    ],
+)
+def test_a_header_of_the_wrong_type_costs_its_own_file_only(tmp_path, keyword, representation, value, reason):
+    dataset = ct("Z-1", picture(5))
+    dataset[keyword] = DataElement(tag_for_keyword(keyword), representation, value)
+    write(dataset, tmp_path / "odd.dcm")
+    assert reasons(tmp_path) == {"odd.dcm": reason}
