@@ -72,6 +72,7 @@ def test_a_step_moves_b_and_the_policy_stays_as_it_was(policy):
     assert not any("lora" in name for name, _ in policy.model.named_modules())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("frozen", "moving"), [("A", "B"), ("B", "A")])
 def test_a_frozen_factor_keeps_every_bit_while_the_other_moves(policy, frozen, moving):
     start = random_adapter(policy, 1)
