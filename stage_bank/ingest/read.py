@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import zlib
 from io import BytesIO
 from pathlib import Path
 
 import pydicom
 from pydicom.dataelem import RawDataElement
 from pydicom.dataset import Dataset, FileDataset
-from pydicom.uid import ExplicitVRBigEndian, ExplicitVRLittleEndian, ImplicitVRLittleEndian
+from pydicom.filereader import read_dataset as read_elements
+from pydicom.uid import (
+    DeflatedExplicitVRLittleEndian,
+    ExplicitVRBigEndian,
+    ExplicitVRLittleEndian,
+    ImplicitVRLittleEndian,
+)
 
 from stage_bank.ingest.quiet import quiet
 from stage_bank.ingest.report import Reason
@@ -17,6 +24,12 @@ __all__ = ["LARGE", "Refused", "pixels_on_disk", "read_dataset"]
 
 LARGE = 64 << 20
 """Bytes of a file from which on its frames are read from disk one at a time."""
+
+MAX_INFLATED = 512 << 20
+"""Bytes; the parser unpacks files of the deflated transfer syntax whole, and 1 MB may hold 1 GB."""
+
+_META_BYTES = 1 << 16
+_BLOCK = 1 << 20
 
 _PIXEL_DATA = 0x7FE00010
 
@@ -50,11 +63,15 @@ def read_dataset(path: Path) -> FileDataset:
     if not has_preamble and data[:2] not in _LEADING_GROUPS:
         raise Refused(Reason.NOT_DICOM)
     try:
+        if _inflates_beyond(path, MAX_INFLATED):
+            raise Refused(Reason.INFLATED)
         if large:
             dataset = pydicom.dcmread(path, force=not has_preamble, defer_size=LARGE // 4)
         else:
             dataset = pydicom.dcmread(BytesIO(data), force=not has_preamble)
         _check_walkable(dataset)
+    except Refused:
+        raise
     except EOFError as error:
         raise Refused(Reason.TRUNCATED) from error
     except Exception as error:  # the parser raises many types on hostile input; all mean the same to the site
@@ -76,6 +93,24 @@ def pixels_on_disk(dataset: Dataset) -> tuple[Path, int, int] | None:
     if not isinstance(element, RawDataElement) or element.value is not None or not dataset.filename:
         return None
     return Path(str(dataset.filename)), element.value_tell, element.length
+
+
+def _inflates_beyond(path: Path, limit: int) -> bool:
+    """Whether a file of the deflated transfer syntax unpacks to more than `limit` bytes; nothing unpacked is kept."""
+    with path.open("rb") as stream:
+        start = stream.read(_META_BYTES)
+        if DeflatedExplicitVRLittleEndian.encode() not in start:
+            return False
+        stream.seek(132 if start[128:132] == b"DICM" else 0)
+        meta = read_elements(stream, False, True, stop_when=lambda tag, _vr, _length: tag.group != 2)
+        if meta.get("TransferSyntaxUID") != DeflatedExplicitVRLittleEndian:
+            return False
+        inflater, unpacked = zlib.decompressobj(-zlib.MAX_WBITS), 0
+        data = stream.read(_BLOCK)
+        while data and unpacked <= limit:
+            unpacked += len(inflater.decompress(data, _BLOCK))
+            data = inflater.unconsumed_tail or stream.read(_BLOCK)
+    return unpacked > limit
 
 
 def _start(path: Path) -> bytes:

@@ -47,6 +47,7 @@ class Reason(StrEnum):
     TOO_SMALL = "smaller than 48 x 48 pixels"
     TOO_LARGE = "larger than 64 megapixels a frame"
     TOO_MANY_FRAMES = "more than 65,536 frames"
+    INFLATED = "compressed as a whole and larger than 512 MB when unpacked"
     FLAT = "image without contrast"
     NO_PATIENT = "patient ID is blank"
     PLACEHOLDER = "patient ID is a placeholder"

@@ -1,5 +1,8 @@
 import os
+import struct
 import time
+import tracemalloc
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +13,7 @@ from hypothesis import strategies as st
 from pydicom.data import get_testdata_file
 from pydicom.datadict import tag_for_keyword
 from pydicom.dataelem import DataElement
-from pydicom.uid import MPEG4HP41, SecondaryCaptureImageStorage
+from pydicom.uid import MPEG4HP41, DeflatedExplicitVRLittleEndian, SecondaryCaptureImageStorage
 
 from common.errors import DataError
 from stage_bank.deidentify.text import Tesseract
@@ -364,3 +367,24 @@ def test_a_header_of_the_wrong_type_costs_its_own_file_only(tmp_path, keyword, r
     dataset[keyword] = DataElement(tag_for_keyword(keyword), representation, value)
     write(dataset, tmp_path / "odd.dcm")
     assert reasons(tmp_path) == {"odd.dcm": reason}
+
+
+def test_a_deflated_bomb_is_refused_without_unpacking_it(tmp_path):
+    dataset = ct("Z-1", picture(5))
+    dataset.file_meta.TransferSyntaxUID = DeflatedExplicitVRLittleEndian
+    dataset.save_as(tmp_path / "whole.dcm", enforce_file_format=True)  # with the length of its meta group
+    whole = (tmp_path / "whole.dcm").read_bytes()
+    head = 132 + 12 + int.from_bytes(whole[140:144], "little")
+    packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    private = struct.pack("<HH2sHI", 0x7FE1, 0x1010, b"OB", 0, 520 << 20)
+    packed = packer.compress(zlib.decompress(whole[head:], -zlib.MAX_WBITS) + private)
+    zeros = bytes(1 << 20)
+    packed += b"".join(packer.compress(zeros) for _ in range(520)) + packer.flush()
+    (tmp_path / "bomb.dcm").write_bytes(whole[:head] + packed)
+    assert (tmp_path / "bomb.dcm").stat().st_size < 1 << 20
+    tracemalloc.start()
+    found = reasons(tmp_path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found == {"whole.dcm": SEARCHED, "bomb.dcm": Reason.INFLATED}
+    assert peak < 200 << 20
