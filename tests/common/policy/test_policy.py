@@ -1,5 +1,9 @@
+import json
+from pathlib import Path
+
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from common.adapter import encode_adapter
 from common.base_model import INITIAL_ADAPTER, read_base_model
@@ -35,3 +39,20 @@ def test_a_missing_or_damaged_folder_is_one_clear_error(tmp_path):
 
 def test_bf16_weights_load():
     assert next(small_policy(torch.bfloat16).model.parameters()).dtype is torch.bfloat16
+
+
+def test_code_and_pickles_in_a_policy_folder_are_not_run(tmp_path: Path) -> None:
+    pickled = save_small(tmp_path / "pickled")
+    weights = load_file(pickled / "model.safetensors")
+    (pickled / "model.safetensors").unlink()
+    torch.save(weights, pickled / "pytorch_model.bin")
+    coded = save_small(tmp_path / "coded")
+    settings = json.loads((coded / "config.json").read_text())
+    settings["model_type"] = "hostile"
+    settings["auto_map"] = {"AutoConfig": "hostile.Config", "AutoModelForCausalLM": "hostile.Model"}
+    (coded / "config.json").write_text(json.dumps(settings))
+    (coded / "hostile.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    for folder in (pickled, coded):
+        with pytest.raises(ConfigurationError):
+            load_policy(folder)
+    assert not (tmp_path / "ran").exists()
