@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import stat
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
@@ -11,6 +10,7 @@ from contextlib import contextmanager
 from lzma import LZMAError
 from pathlib import Path, PurePosixPath
 
+from stage_bank.ingest.private_folder import private_folder
 from stage_bank.ingest.report import Reason
 from stage_bank.ingest.walk import Found
 
@@ -31,11 +31,10 @@ _CHUNK = 1 << 20
 def unpacked(entries: Iterable[Found]) -> Iterator[Iterator[Found]]:
     """The entries, with each ZIP replaced by its members; what cannot be opened safely is named with its reason.
 
-    The members lie in a folder of mode 0700 in the system's temporary folder until the block ends. Their names in the
-    report are `archive.zip/member`.
+    The members lie in a private folder until the block ends. Their names in the report are `archive.zip/member`.
     """
-    with tempfile.TemporaryDirectory(prefix="bat-ingest-") as private:
-        yield _members(entries, Path(private))
+    with private_folder() as private:
+        yield _members(entries, private)
 
 
 def _members(entries: Iterable[Found], private: Path) -> Iterator[Found]:
