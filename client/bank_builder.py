@@ -22,10 +22,10 @@ from common.signing import VerifyKey
 from rubrics.replay import Replayer
 from stage_bank.fabrication import Fabricator, random_condition
 from stage_bank.ingest.store import ImageStore
-from stage_bank.isolation import PatientWall
 from stage_bank.state import TrainingState
 from stage_bank.store import Snapshot, StageBank
 from stage_bank.walls import EvaluationWall, Walls, read_fingerprints
+from stage_bank.walls.patient import PatientWall
 
 __all__ = ["Filled", "fill_bank"]
 

@@ -21,7 +21,7 @@ from PIL import Image
 from common.canonical import digest_file
 from common.errors import ConfigurationError, DataError
 from stage_bank.deidentify import Options, TextCheck, deidentify
-from stage_bank.ingest.read import read_dataset
+from stage_bank.dicom.read import read_dataset
 from stage_bank.ingest.render import render, shrink, stretch
 from stage_bank.picture import Picture
 

@@ -25,6 +25,8 @@ def test_the_repository_keeps_the_direction() -> None:
         ("server/a.py", "def f():\n    from client import daemon\n", "client.daemon"),
         ("stage_bank/a.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import server\n", "server"),
         ("rubrics/metrics/a.py", "from ...client import relay\n", "client.relay"),
+        ("stage_bank/dicom/a.py", "from stage_bank.ingest import report\n", "stage_bank.ingest.report"),
+        ("stage_bank/deidentify/a.py", "from stage_bank.ingest import report\n", "stage_bank.ingest.report"),
         ("stage_bank/skills/a.py", "from ..state import TrainingState\n", "stage_bank.state.TrainingState"),
         ("stage_bank/skills/__init__.py", "from stage_bank import bank\n", "stage_bank.bank"),
     ],

@@ -1,7 +1,8 @@
 """The direction of imports: `common` ← `rubrics` ← `stage_bank` ← {`client`, `server`} ← `deploy`.
 
 Read from the syntax tree of every module, so that an import inside a function or under `TYPE_CHECKING` counts too.
-`stage_bank.skills` is shown inside the sandbox on its own and may import nothing of ours but itself.
+Within `stage_bank`, reading DICOM ← de-identification ← ingest. `stage_bank.skills` is shown inside the sandbox on its
+own and may import nothing of ours but itself.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["ALLOWED", "SEALED", "Violation", "find_violations", "main"]
+__all__ = ["ALLOWED", "SEALED", "STEPS", "Violation", "find_violations", "main"]
 
 ALLOWED: Mapping[str, frozenset[str]] = {
     "common": frozenset(),
@@ -23,6 +24,9 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "deploy": frozenset({"common", "rubrics", "stage_bank", "client", "server"}),
 }
 """Package to the other packages of the project it may import."""
+
+STEPS = ("stage_bank.dicom", "stage_bank.deidentify", "stage_bank.ingest")
+"""Packages of which none imports a later one."""
 
 SEALED = ("stage_bank.skills",)
 """Packages that import nothing of the project outside themselves."""
@@ -77,6 +81,9 @@ def _forbidden(module: str, imported: str) -> bool:
     if top not in ALLOWED:
         return False
     if any(_within(module, sealed) and not _within(imported, sealed) for sealed in SEALED):
+        return True
+    later = [step for place, one in enumerate(STEPS) if _within(module, one) for step in STEPS[place + 1 :]]
+    if any(_within(imported, step) for step in later):
         return True
     own = module.partition(".")[0]
     return top != own and top not in ALLOWED[own]

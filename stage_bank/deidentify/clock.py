@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from stage_bank.ingest.identity import Identity
+from stage_bank.dicom.identity import Identity
 
 __all__ = ["Clock", "patient_clock"]
 

@@ -28,10 +28,10 @@ from stage_bank.deidentify.rebuild import Rebuilder
 from stage_bank.deidentify.text import Tesseract, TextCheck, clean_text, needs_search
 from stage_bank.deidentify.text.needles import header_needles
 from stage_bank.deidentify.text.regions import outside_regions
-from stage_bank.ingest.decode import Decoded, decode_frames, frame_count
-from stage_bank.ingest.quiet import quiet
-from stage_bank.ingest.read import Refused
-from stage_bank.ingest.report import Reason
+from stage_bank.dicom.decode import Decoded, decode_frames, frame_count
+from stage_bank.dicom.quiet import quiet
+from stage_bank.dicom.read import Refused
+from stage_bank.dicom.reasons import Reason
 
 __all__ = ["EMPTY", "MODALITIES", "Deidentified", "Options", "deidentify", "deidentify_with", "remap_uid"]
 

@@ -24,9 +24,9 @@ from pydicom.dataset import Dataset
 
 from stage_bank.deidentify.heads import Shown, Slice, shown, slices_of
 from stage_bank.deidentify.skin import skin_points, thin
-from stage_bank.ingest.decode import Decoded
-from stage_bank.ingest.read import Refused
-from stage_bank.ingest.report import Reason
+from stage_bank.dicom.decode import Decoded
+from stage_bank.dicom.read import Refused
+from stage_bank.dicom.reasons import Reason
 
 __all__ = ["VOLUME_SLICES", "FaceCheck", "FacePlane", "face_plane", "frame_masks"]
 

@@ -21,10 +21,10 @@ from stage_bank.deidentify.proof import checked_bytes
 from stage_bank.deidentify.report import FileOutcome, FolderReport
 from stage_bank.deidentify.series import SeriesFile, series_face_plane
 from stage_bank.deidentify.text import Tesseract
-from stage_bank.ingest.quiet import quiet
-from stage_bank.ingest.read import Refused, read_dataset
-from stage_bank.ingest.report import Reason
-from stage_bank.ingest.walk import Found, walk
+from stage_bank.dicom.quiet import quiet
+from stage_bank.dicom.read import Refused, read_dataset
+from stage_bank.dicom.reasons import Reason
+from stage_bank.dicom.walk import Found, walk
 
 __all__ = ["check_folders", "deidentify_folder"]
 

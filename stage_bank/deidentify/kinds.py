@@ -12,7 +12,7 @@ from pydicom.tag import Tag
 
 from stage_bank.deidentify.clock import Clock
 from stage_bank.deidentify.names import Names
-from stage_bank.ingest.identifiers import is_registered
+from stage_bank.dicom.identifiers import is_registered
 
 __all__ = ["DUMMY", "Kind", "rebuild_scalar"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from common.errors import ConfigurationError
-from stage_bank.ingest.identity import Identity, pseudonym
+from stage_bank.dicom.identity import Identity, pseudonym
 
 __all__ = ["KeyedNames", "Names", "RandomNames", "remap_uid"]
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from pydicom.dataset import Dataset
 from pydicom.pixels.utils import pack_bits
 
-from stage_bank.ingest.decode import Decoded
+from stage_bank.dicom.decode import Decoded
 
 __all__ = ["blank", "write_pixels"]
 

@@ -11,8 +11,8 @@ from pydicom.dataset import Dataset
 from common.errors import ConfigurationError
 from stage_bank.deidentify.clock import Clock, patient_clock
 from stage_bank.deidentify.names import KeyedNames, Names, RandomNames
-from stage_bank.ingest.identity import Identity, read_identity
-from stage_bank.ingest.read import Refused
+from stage_bank.dicom.identity import Identity, read_identity
+from stage_bank.dicom.read import Refused
 
 __all__ = ["Profile", "ProfileName", "open_profile"]
 

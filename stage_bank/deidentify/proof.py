@@ -11,10 +11,10 @@ from pydicom.uid import PYDICOM_IMPLEMENTATION_UID
 from stage_bank.deidentify.allowlists import vocabularies
 from stage_bank.deidentify.kinds import DUMMY
 from stage_bank.deidentify.marks import METHOD, OPTIONS
-from stage_bank.ingest.identifiers import collect_identifiers
-from stage_bank.ingest.quiet import quiet
-from stage_bank.ingest.read import Refused
-from stage_bank.ingest.report import Reason
+from stage_bank.dicom.identifiers import collect_identifiers
+from stage_bank.dicom.quiet import quiet
+from stage_bank.dicom.read import Refused
+from stage_bank.dicom.reasons import Reason
 
 __all__ = ["checked_bytes"]
 

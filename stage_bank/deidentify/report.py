@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 from common.canonical import Json
 from stage_bank.deidentify.marks import Done
-from stage_bank.ingest.report import Reason
+from stage_bank.dicom.reasons import Reason
 
 __all__ = ["FileOutcome", "FolderReport"]
 

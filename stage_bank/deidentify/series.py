@@ -12,9 +12,9 @@ from pydicom.dataset import Dataset
 
 from stage_bank.deidentify.faces import VOLUME_SLICES, FacePlane, face_plane
 from stage_bank.deidentify.heads import Shown, Slice, shown, slices_of
-from stage_bank.ingest.decode import decode_frames, frame_count
-from stage_bank.ingest.read import Refused, read_dataset
-from stage_bank.ingest.report import Reason
+from stage_bank.dicom.decode import decode_frames, frame_count
+from stage_bank.dicom.read import Refused, read_dataset
+from stage_bank.dicom.reasons import Reason
 
 __all__ = ["SeriesFile", "series_face_plane"]
 

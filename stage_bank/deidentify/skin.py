@@ -11,8 +11,8 @@ from scipy import ndimage
 from skimage.filters import threshold_otsu
 
 from stage_bank.deidentify.heads import Slice
-from stage_bank.ingest.read import Refused
-from stage_bank.ingest.report import Reason
+from stage_bank.dicom.read import Refused
+from stage_bank.dicom.reasons import Reason
 
 __all__ = ["skin_points", "thin"]
 

@@ -15,7 +15,7 @@ from typing import cast
 from pydicom.dataset import Dataset
 
 from stage_bank.deidentify.names import Names
-from stage_bank.ingest.identifiers import is_registered
+from stage_bank.dicom.identifiers import is_registered
 
 __all__ = ["clean_codes", "clean_content", "code"]
 

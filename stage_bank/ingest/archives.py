@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from lzma import LZMAError
 from pathlib import Path, PurePosixPath
 
+from stage_bank.dicom.reasons import Reason
+from stage_bank.dicom.walk import Found
 from stage_bank.ingest.private_folder import private_folder
-from stage_bank.ingest.report import Reason
-from stage_bank.ingest.walk import Found
 
 __all__ = ["unpacked"]
 

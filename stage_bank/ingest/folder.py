@@ -12,17 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import DataError
+from stage_bank.dicom.identity import conflicts, pseudonym, series_pseudonym
+from stage_bank.dicom.quiet import quiet
+from stage_bank.dicom.read import Refused
+from stage_bank.dicom.reasons import Reason
+from stage_bank.dicom.walk import walk
 from stage_bank.ingest.archives import unpacked
 from stage_bank.ingest.hooks import References, SeriesSlice, SeriesSource
-from stage_bank.ingest.identity import conflicts, pseudonym, series_pseudonym
-from stage_bank.ingest.quiet import quiet
-from stage_bank.ingest.read import Refused
 from stage_bank.ingest.render import shrink_mask
-from stage_bank.ingest.report import FileReport, IngestReport, Reason, SeriesReport, Status
+from stage_bank.ingest.report import FileReport, IngestReport, SeriesReport, Status
 from stage_bank.ingest.series import SLICES_PER_SERIES, Taken, read_series, series_geometry
 from stage_bank.ingest.site_map import SiteMap
 from stage_bank.ingest.survey import Candidate, survey
-from stage_bank.ingest.walk import walk
 from stage_bank.picture import Picture
 
 __all__ = ["IMAGES_PER_PATIENT", "IngestResult", "NoImages", "PatientImage", "ingest_folder"]

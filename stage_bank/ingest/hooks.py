@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stage_bank.deidentify.heads import Slice
+from stage_bank.dicom.walk import Found
 from stage_bank.ingest.report import FileReport
-from stage_bank.ingest.walk import Found
 
 __all__ = ["PictureSource", "References", "SeriesSlice", "SeriesSource"]
 

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from PIL import Image
 from pydicom.dataset import Dataset
 
-from stage_bank.ingest.quiet import quiet
-from stage_bank.ingest.read import Refused
-from stage_bank.ingest.report import Reason
+from stage_bank.dicom.quiet import quiet
+from stage_bank.dicom.read import Refused
+from stage_bank.dicom.reasons import Reason
 
 __all__ = ["MAX_SIDE", "MIN_SIDE", "render", "shrink", "shrink_mask", "stretch"]
 

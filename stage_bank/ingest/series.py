@@ -14,12 +14,13 @@ from common.errors import DataError
 from stage_bank.deidentify.dataset import Options, deidentify
 from stage_bank.deidentify.faces import VOLUME_SLICES, face_plane
 from stage_bank.deidentify.series import series_face_plane
-from stage_bank.ingest.decode import decode_frames
+from stage_bank.dicom.decode import decode_frames
+from stage_bank.dicom.read import Refused, read_dataset
+from stage_bank.dicom.reasons import Reason
 from stage_bank.ingest.geometry import Issue, evenly, series_issues, stacks
 from stage_bank.ingest.hooks import PictureSource
-from stage_bank.ingest.read import Refused, read_dataset
 from stage_bank.ingest.render import render
-from stage_bank.ingest.report import FileReport, Reason, Status
+from stage_bank.ingest.report import FileReport, Status
 from stage_bank.ingest.survey import Candidate
 
 __all__ = ["FRAMES_PER_FILE", "SLICES_PER_SERIES", "Taken", "read_series", "series_geometry"]

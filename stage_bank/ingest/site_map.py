@@ -10,9 +10,9 @@ from pathlib import Path
 from pydicom.dataset import Dataset
 
 from common.errors import ConfigurationError
-from stage_bank.ingest.identity import Identity
-from stage_bank.ingest.read import Refused
-from stage_bank.ingest.report import Reason
+from stage_bank.dicom.identity import Identity
+from stage_bank.dicom.read import Refused
+from stage_bank.dicom.reasons import Reason
 
 __all__ = ["SiteMap"]
 

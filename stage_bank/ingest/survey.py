@@ -10,14 +10,14 @@ from pydicom.uid import MediaStorageDirectoryStorage
 from stage_bank.deidentify.dataset import MODALITIES
 from stage_bank.deidentify.heads import Shown, Slice, slices_of
 from stage_bank.deidentify.series import SeriesFile
-from stage_bank.ingest.decode import frame_count
-from stage_bank.ingest.identifiers import collect_identifiers
-from stage_bank.ingest.identity import Identity, read_identity
-from stage_bank.ingest.read import Refused, read_dataset
+from stage_bank.dicom.decode import frame_count
+from stage_bank.dicom.identifiers import collect_identifiers
+from stage_bank.dicom.identity import Identity, read_identity
+from stage_bank.dicom.read import Refused, read_dataset
+from stage_bank.dicom.reasons import Reason
+from stage_bank.dicom.walk import Found
 from stage_bank.ingest.render import MIN_SIDE
-from stage_bank.ingest.report import Reason
 from stage_bank.ingest.site_map import SiteMap
-from stage_bank.ingest.walk import Found
 
 __all__ = ["Candidate", "survey"]
 

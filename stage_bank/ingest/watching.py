@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from stage_bank.ingest.walk import walk
+from stage_bank.dicom.walk import walk
 
 __all__ = ["quiet_states"]
 

@@ -1,6 +1,7 @@
 """Three walls around a Stage Bank: no patient, no held-out content and no answer gets into a state.
 
-`Walls.breaches` is the one gate of the builder. It fails closed, and one bad state stops no other.
+`Walls.breaches` is the one gate of the builder: it fails closed, and is asked state by state, so that a bad one stops
+no other.
 """
 
 from __future__ import annotations
@@ -8,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from stage_bank.isolation import Breach, PatientWall
 from stage_bank.state import TrainingState
+from stage_bank.walls.breach import Breach
 from stage_bank.walls.evaluation import EvaluationWall
 from stage_bank.walls.fingerprints import FingerprintSet, fingerprint_suites, read_fingerprints, sign_fingerprints
+from stage_bank.walls.patient import PatientWall
 from stage_bank.walls.target import TargetWall
 
 __all__ = [
+    "Breach",
     "EvaluationWall",
     "FingerprintSet",
+    "PatientWall",
     "TargetWall",
     "Walls",
     "fingerprint_suites",

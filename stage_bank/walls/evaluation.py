@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stage_bank.isolation import Breach
 from stage_bank.picture import Picture
 from stage_bank.state import TrainingState
+from stage_bank.walls.breach import Breach
 from stage_bank.walls.contents import read_array, read_text
 from stage_bank.walls.fingerprints import FingerprintSet
 

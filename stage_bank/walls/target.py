@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rubrics.layout import is_input
-from stage_bank.isolation import Breach
 from stage_bank.state import TrainingState
+from stage_bank.walls.breach import Breach
 from stage_bank.walls.contents import read_array, read_text
 
 __all__ = ["TargetWall"]

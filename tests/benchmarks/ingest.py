@@ -23,8 +23,8 @@ import numpy as np
 import pydicom
 from pydicom.data import get_testdata_file
 
+from stage_bank.dicom.quiet import quiet
 from stage_bank.ingest import SiteMap, ingest_folder
-from stage_bank.ingest.quiet import quiet
 from stage_bank.ingest.store import ImageStore
 from tests.stage_bank.dicom_files import KEY, ct, write
 

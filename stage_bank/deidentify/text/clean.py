@@ -24,9 +24,9 @@ from stage_bank.deidentify.pixels import blank
 from stage_bank.deidentify.text.glyphs import crispness, glyph_rows
 from stage_bank.deidentify.text.needles import Needles
 from stage_bank.deidentify.text.tesseract import Tesseract, Word
-from stage_bank.ingest.decode import Decoded
-from stage_bank.ingest.read import Refused
-from stage_bank.ingest.report import Reason
+from stage_bank.dicom.decode import Decoded
+from stage_bank.dicom.read import Refused
+from stage_bank.dicom.reasons import Reason
 
 __all__ = ["TextCheck", "clean_text", "needs_search"]
 

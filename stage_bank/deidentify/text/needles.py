@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 
 from pydicom.dataset import FileDataset
 
-from stage_bank.ingest.identifiers import collect_identifiers
+from stage_bank.dicom.identifiers import collect_identifiers
 
 __all__ = ["Needles", "header_needles"]
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from stage_bank.ingest.read import Refused
-from stage_bank.ingest.report import Reason
+from stage_bank.dicom.read import Refused
+from stage_bank.dicom.reasons import Reason
 
 if TYPE_CHECKING:
     from tesserocr import PyTessBaseAPI

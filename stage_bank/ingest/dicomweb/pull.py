@@ -9,10 +9,10 @@ from typing import IO
 
 import pydicom
 
+from stage_bank.dicom.quiet import quiet
 from stage_bank.ingest.dicomweb.server import NotGiven, Server
 from stage_bank.ingest.dicomweb.settings import Selection
 from stage_bank.ingest.dicomweb.staging import Instance, Staging
-from stage_bank.ingest.quiet import quiet
 
 __all__ = ["Pulled", "pull"]
 

@@ -9,15 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 from pydicom.dataset import Dataset, FileDataset
 
+from stage_bank.dicom.identity import pseudonym, read_identity
+from stage_bank.dicom.quiet import quiet
+from stage_bank.dicom.read import Refused, read_dataset
+from stage_bank.dicom.reasons import Reason
+from stage_bank.dicom.walk import Found
 from stage_bank.ingest.hooks import SeriesSource
-from stage_bank.ingest.identity import pseudonym, read_identity
-from stage_bank.ingest.quiet import quiet
-from stage_bank.ingest.read import Refused, read_dataset
 from stage_bank.ingest.references.segmentation import SEGMENTATION_CLASSES, segmentation_masks
 from stage_bank.ingest.references.structures import STRUCTURE_SET_CLASS, structure_masks
-from stage_bank.ingest.report import FileReport, Reason, Status
+from stage_bank.ingest.report import FileReport, Status
 from stage_bank.ingest.site_map import SiteMap
-from stage_bank.ingest.walk import Found
 
 __all__ = ["DicomReferences"]
 

@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from stage_bank.dicom.read import Refused
+from stage_bank.dicom.reasons import Reason
+from stage_bank.dicom.walk import Found
 from stage_bank.ingest.hooks import PictureSource, SeriesSource
-from stage_bank.ingest.read import Refused
 from stage_bank.ingest.references.label_files import Label, read_labels
-from stage_bank.ingest.report import FileReport, Reason, Status
-from stage_bank.ingest.walk import Found
+from stage_bank.ingest.report import FileReport, Status
 
 __all__ = ["LabelReferences"]
 

@@ -15,16 +15,17 @@ from numpy.typing import NDArray
 from pydicom.dataset import Dataset
 
 from common.errors import DataError
+from stage_bank.dicom.identity import pseudonym, series_pseudonym
+from stage_bank.dicom.quiet import quiet
+from stage_bank.dicom.read import Refused
+from stage_bank.dicom.reasons import Reason
 from stage_bank.ingest.folder import IMAGES_PER_PATIENT, IngestResult, PatientImage
 from stage_bank.ingest.geometry import evenly
-from stage_bank.ingest.identity import pseudonym, series_pseudonym
-from stage_bank.ingest.quiet import quiet
-from stage_bank.ingest.read import Refused
 from stage_bank.ingest.references.nifti_layout import Case, find_cases
 from stage_bank.ingest.references.nifti_slices import NiftiSlices
 from stage_bank.ingest.references.nifti_volume import Volume, read_volume
 from stage_bank.ingest.render import shrink_mask
-from stage_bank.ingest.report import FileReport, IngestReport, Reason, Status
+from stage_bank.ingest.report import FileReport, IngestReport, Status
 from stage_bank.ingest.series import SLICES_PER_SERIES
 from stage_bank.ingest.site_map import SiteMap
 from stage_bank.picture import Picture

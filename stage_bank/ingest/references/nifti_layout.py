@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from stage_bank.ingest.report import FileReport, Reason, Status
-from stage_bank.ingest.walk import Found, walk
+from stage_bank.dicom.reasons import Reason
+from stage_bank.dicom.walk import Found, walk
+from stage_bank.ingest.report import FileReport, Status
 
 __all__ = ["Case", "Layout", "find_cases"]
 

@@ -21,10 +21,10 @@ from pydicom.uid import (
 from stage_bank.deidentify.dataset import Options, deidentify
 from stage_bank.deidentify.faces import FacePlane, face_plane
 from stage_bank.deidentify.heads import Shown, Slice, shown
-from stage_bank.ingest.read import Refused
+from stage_bank.dicom.read import Refused
+from stage_bank.dicom.reasons import Reason
 from stage_bank.ingest.references.nifti_volume import Volume
 from stage_bank.ingest.render import MIN_SIDE, render
-from stage_bank.ingest.report import Reason
 
 __all__ = ["NiftiSlices"]
 

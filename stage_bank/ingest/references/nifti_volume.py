@@ -18,9 +18,9 @@ from nibabel.nifti2 import Nifti2PairHeader
 from numpy.typing import NDArray
 
 from stage_bank.deidentify.heads import Slice
-from stage_bank.ingest.identifiers import MIN_LENGTH, runs
-from stage_bank.ingest.read import Refused
-from stage_bank.ingest.report import Reason
+from stage_bank.dicom.identifiers import MIN_LENGTH, runs
+from stage_bank.dicom.read import Refused
+from stage_bank.dicom.reasons import Reason
 
 __all__ = ["MAX_BYTES", "Volume", "read_volume"]
 

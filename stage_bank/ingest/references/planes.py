@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stage_bank.deidentify.heads import Slice
+from stage_bank.dicom.read import Refused
+from stage_bank.dicom.reasons import Reason
 from stage_bank.ingest.hooks import PictureSource, SeriesSource
-from stage_bank.ingest.read import Refused
-from stage_bank.ingest.report import Reason
 
 __all__ = ["Planes"]
 

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from pydicom.dataset import Dataset, FileDataset
 
 from stage_bank.deidentify.heads import Slice
+from stage_bank.dicom.read import Refused
+from stage_bank.dicom.reasons import Reason
 from stage_bank.ingest.hooks import SeriesSource
-from stage_bank.ingest.read import Refused
 from stage_bank.ingest.references.planes import Planes
 from stage_bank.ingest.references.polygons import polygon_mask
-from stage_bank.ingest.report import Reason
 
 __all__ = ["STRUCTURE_SET_CLASS", "structure_masks"]
 

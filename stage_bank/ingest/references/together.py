@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from stage_bank.dicom.walk import Found
 from stage_bank.ingest.hooks import References, SeriesSource
 from stage_bank.ingest.report import FileReport
-from stage_bank.ingest.walk import Found
 
 __all__ = ["Together"]
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stage_bank.deidentify.clock import Clock, patient_clock
-from stage_bank.ingest.identity import Identity
+from stage_bank.dicom.identity import Identity
 from tests.stage_bank.dicom_files import KEY
 
 INSTANTS = st.datetimes(datetime(1950, 1, 1), datetime(2090, 1, 1))

@@ -18,8 +18,8 @@ from pydicom.uid import PYDICOM_IMPLEMENTATION_UID, DeflatedExplicitVRLittleEndi
 from stage_bank.deidentify import FaceCheck, Options, TextCheck, deidentify, remap_uid
 from stage_bank.deidentify.allowlists import vocabularies
 from stage_bank.deidentify.conformance import rows
+from stage_bank.dicom.read import Refused, read_dataset
 from stage_bank.ingest import Reason, ingest_folder
-from stage_bank.ingest.read import Refused, read_dataset
 from tests.stage_bank.dicom_files import KEY, ct, picture, write
 
 TEXTS = [

@@ -15,8 +15,8 @@ from stage_bank.deidentify import FaceCheck, Options, ProfileName, deidentify, d
 from stage_bank.deidentify.faces import face_plane
 from stage_bank.deidentify.folder import deidentify_folder
 from stage_bank.deidentify.heads import Shown, Slice, shown, slices_of
+from stage_bank.dicom.read import Refused
 from stage_bank.ingest import Reason
-from stage_bank.ingest.read import Refused
 from tests.stage_bank.dicom_files import KEY, ct, write
 
 PROFILE = open_profile(ProfileName.MODIFIED_DATES, KEY)

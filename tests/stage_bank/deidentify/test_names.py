@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from common.errors import ConfigurationError
 from stage_bank.deidentify import ProfileName, open_profile, remap_uid
 from stage_bank.deidentify.names import KeyedNames, RandomNames
-from stage_bank.ingest.identity import Identity
+from stage_bank.dicom.identity import Identity
 from tests.stage_bank.dicom_files import KEY
 
 PATIENT = Identity("ISSUER", "A-17", "", "", "", "")

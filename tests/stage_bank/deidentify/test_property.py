@@ -19,7 +19,7 @@ from pydicom.tag import Tag
 
 from stage_bank.deidentify import FaceCheck, Options, TextCheck, deidentify
 from stage_bank.deidentify.allowlists import allow_lists
-from stage_bank.ingest.read import Refused, read_dataset
+from stage_bank.dicom.read import Refused, read_dataset
 from tests.stage_bank.deidentify.test_deidentify import holds
 from tests.stage_bank.dicom_files import KEY, ct
 

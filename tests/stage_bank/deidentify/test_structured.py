@@ -7,8 +7,8 @@ from pydicom.dataset import Dataset, FileDataset
 
 from stage_bank.deidentify import deidentify, remap_uid
 from stage_bank.deidentify.structured import clean_codes, code
+from stage_bank.dicom.read import Refused
 from stage_bank.ingest import Reason
-from stage_bank.ingest.read import Refused
 from tests.stage_bank.deidentify.test_deidentify import holds, saved
 from tests.stage_bank.dicom_files import KEY, ct
 

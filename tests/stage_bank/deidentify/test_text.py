@@ -18,9 +18,9 @@ from stage_bank.deidentify.text import Tesseract, clean_text, tesseract
 from stage_bank.deidentify.text.glyphs import crispness, glyph_rows
 from stage_bank.deidentify.text.needles import Needles, header_needles
 from stage_bank.deidentify.text.regions import outside_regions
+from stage_bank.dicom.decode import Decoded, decode_frames
+from stage_bank.dicom.read import Refused, read_dataset
 from stage_bank.ingest import Reason
-from stage_bank.ingest.decode import Decoded, decode_frames
-from stage_bank.ingest.read import Refused, read_dataset
 from tests.stage_bank.dicom_files import KEY, ct
 
 needs_tesseract = [

@@ -11,7 +11,7 @@ import pytest
 from pydicom.data import get_testdata_file
 
 from stage_bank.deidentify import FaceCheck, Options, TextCheck, deidentify
-from stage_bank.ingest.read import read_dataset
+from stage_bank.dicom.read import read_dataset
 from tests.stage_bank.dicom_files import KEY
 
 pytestmark = [

@@ -9,14 +9,14 @@ from pydicom.data import get_testdata_file
 
 from stage_bank.deidentify.allowlists import allow_lists
 from stage_bank.deidentify.text import Tesseract
+from stage_bank.dicom.quiet import quiet
+from stage_bank.dicom.read import Refused
+from stage_bank.dicom.walk import Found, walk
 from stage_bank.ingest import Reason, Status
-from stage_bank.ingest.quiet import quiet
-from stage_bank.ingest.read import Refused
 from stage_bank.ingest.report import FileReport
 from stage_bank.ingest.series import read_series
 from stage_bank.ingest.site_map import SiteMap
 from stage_bank.ingest.survey import survey
-from stage_bank.ingest.walk import Found, walk
 from tests.stage_bank.dicom_files import KEY
 
 FOLDERS = [Path(get_testdata_file("CT_small.dcm") or "").parent, Path(data_store.__file__).parent / "data"]

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from stage_bank.dicom.walk import Found
 from stage_bank.ingest import FileReport, SeriesSource, ingest_folder
-from stage_bank.ingest.walk import Found
 from tests.stage_bank.dicom_files import KEY, ct, picture, write
 
 

@@ -11,8 +11,8 @@ import pytest
 from scipy import ndimage
 
 from common.errors import DataError
+from stage_bank.dicom.identity import Identity, pseudonym
 from stage_bank.ingest import IngestResult, Reason, SiteMap, Status
-from stage_bank.ingest.identity import Identity, pseudonym
 from stage_bank.ingest.references import ingest_nifti
 from tests.stage_bank.deidentify.test_faces import parts
 from tests.stage_bank.dicom_files import KEY

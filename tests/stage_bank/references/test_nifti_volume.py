@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from nibabel.testing import data_path
 from scipy.spatial.transform import Rotation
 
+from stage_bank.dicom.read import Refused
 from stage_bank.ingest import Reason
-from stage_bank.ingest.read import Refused
 from stage_bank.ingest.references import nifti_volume
 from stage_bank.ingest.references.nifti_volume import Volume, read_volume
 

@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import PurePosixPath
 
-from stage_bank.layers import Layer, layers
-from stage_bank.name_words import NameWords
-from stage_bank.needles import NeedleIndex
 from stage_bank.prompts import user_prompt
-from stage_bank.public_words import mask_public
-from stage_bank.renderings import renderings
 from stage_bank.state import TrainingState
+from stage_bank.walls.breach import Breach
+from stage_bank.walls.layers import Layer, layers
+from stage_bank.walls.name_words import NameWords
+from stage_bank.walls.needles import NeedleIndex
+from stage_bank.walls.public_words import mask_public
+from stage_bank.walls.renderings import renderings
 
-__all__ = ["Breach", "PatientWall", "Rejected"]
+__all__ = ["PatientWall"]
 
 REMEMBERED = 2048
 """Files whose findings are kept: states that share a patient's pixels share most of their files."""
@@ -30,32 +30,6 @@ REMEMBERED = 2048
 _ABSOLUTE = re.compile(
     r"(?:(?<![\w./~-])|(?<=file://))/(?:[\w.~@+-]+/)+[\w.~@+-]*|(?<!\w)[A-Za-z]:\\[\w.]|\\\\[\w.-]+\\"
 )
-
-
-@dataclass(frozen=True)
-class Breach:
-    """One finding. It says where and of which kind, never the identifier itself, so that it may be logged at the site.
-
-    Args:
-        where: part of the state.
-        what: kind of finding.
-    """
-
-    where: str
-    what: str
-
-
-@dataclass(frozen=True)
-class Rejected:
-    """A state that stays out.
-
-    Args:
-        state_id: its id, or empty when not even that could be computed.
-        breaches: why, at least one.
-    """
-
-    state_id: str
-    breaches: tuple[Breach, ...]
 
 
 class PatientWall:
@@ -78,17 +52,6 @@ class PatientWall:
             return [*_form(state), *self._contents(state)]
         except Exception as error:  # fail closed, whatever a strange state makes a parser do
             return [Breach("state", f"cannot be searched: {type(error).__name__}")]
-
-    def admit(self, states: Iterable[TrainingState]) -> tuple[list[TrainingState], list[Rejected]]:
-        """Split states into those that pass and those that do not."""
-        passed, rejected = [], []
-        for state in states:
-            found = self.breaches(state)
-            if found:
-                rejected.append(Rejected(_identify(state), tuple(found)))
-            else:
-                passed.append(state)
-        return passed, rejected
 
     def _contents(self, state: TrainingState) -> Iterator[Breach]:
         for where, content in _parts(state):
@@ -128,10 +91,3 @@ def _parts(state: TrainingState) -> Iterator[tuple[str, bytes]]:
     for section, contents in sections:
         for number, content in enumerate(contents, 1):
             yield f"{section} {number}", content
-
-
-def _identify(state: TrainingState) -> str:
-    try:
-        return state.state_id
-    except Exception:  # a state without a computable id is rejected all the same
-        return ""

@@ -12,9 +12,9 @@ from pydicom.pixels.processing import apply_color_lut
 from pydicom.pixels.utils import get_expected_length
 from pydicom.uid import UID
 
-from stage_bank.ingest.quiet import quiet
-from stage_bank.ingest.read import Refused, pixels_on_disk
-from stage_bank.ingest.report import Reason
+from stage_bank.dicom.quiet import quiet
+from stage_bank.dicom.read import Refused, pixels_on_disk
+from stage_bank.dicom.reasons import Reason
 
 __all__ = ["MAX_FRAME_PIXELS", "Decoded", "decode_frames", "frame_count"]
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pydicom.dataset import Dataset
 from pydicom.multival import MultiValue
 
-from stage_bank.ingest.read import Refused
-from stage_bank.ingest.report import Reason
+from stage_bank.dicom.read import Refused
+from stage_bank.dicom.reasons import Reason
 
 __all__ = ["Identity", "conflicts", "pseudonym", "read_identity", "series_pseudonym"]
 

@@ -17,8 +17,8 @@ from pydicom.uid import (
     ImplicitVRLittleEndian,
 )
 
-from stage_bank.ingest.quiet import quiet
-from stage_bank.ingest.report import Reason
+from stage_bank.dicom.quiet import quiet
+from stage_bank.dicom.reasons import Reason
 
 __all__ = ["LARGE", "Refused", "pixels_on_disk", "read_dataset"]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from stage_bank.ingest.report import Reason
+from stage_bank.dicom.reasons import Reason
 
 __all__ = ["Found", "walk"]
 
