@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from client.bank_cli import add_bank_commands
+from client.budget_cli import add_budget_commands
 from client.doctor import add_doctor
 from client.sandbox_cli import add_sandbox_commands
 from client.site_command import add_site_command
@@ -47,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
         commands, "run", _run, "serve this site until stopped (builds the Stage Bank first when there is none)"
     )
     add_bank_commands(commands)
+    add_budget_commands(commands)
     add_sandbox_commands(commands)
     add_doctor(commands)
     add_site_command(commands, "status", _status, "ask the running daemon how it stands (JSON)")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from client.privacy.limits import PrivacyLimits
 from client.site_policy import SitePolicy
 from common.errors import ConfigurationError
 from common.messages import Digest, Name
@@ -71,6 +72,8 @@ class SiteConfig(_Settings):
     policy: SitePolicy = SitePolicy()
     sockets: SocketSettings = SocketSettings()
     bank: BankSettings = BankSettings()
+    privacy: PrivacyLimits | None = None
+    """The bank's budget under differential privacy; such rounds are refused when not set."""
 
     @property
     def relay_socket(self) -> Path:
@@ -109,6 +112,11 @@ class SiteConfig(_Settings):
         if self.bank.key_command:
             return Vault.from_command(self.bank.key_command)
         return Vault.load(self.bank_key_file, create=create)
+
+    @property
+    def budget_file(self) -> Path:
+        """The bank's privacy budget."""
+        return self.state / "privacy" / "budget.jsonl"
 
     @property
     def ledger_file(self) -> Path:
