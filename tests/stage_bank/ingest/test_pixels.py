@@ -11,8 +11,8 @@ from pydicom.dataset import Dataset
 from pydicom.pixels.processing import apply_rescale
 from pydicom.sequence import Sequence
 
-from stage_bank.dicom.read import read_dataset
 from stage_bank.dicom import read
+from stage_bank.dicom.read import read_dataset
 from stage_bank.ingest import Reason, ingest_folder
 from stage_bank.ingest.render import render
 from tests.stage_bank.dicom_files import KEY, ct, picture, write
