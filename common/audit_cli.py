@@ -15,11 +15,16 @@ from common.canonical import digest_bytes
 from common.errors import BatError, LedgerError, SigningError
 from common.files import read_regular
 from common.ledger import GENESIS, Event, read_ledger, verify_ledger
+from common.run_record import check_metrics, check_releases
 from common.signing import VerifyKey
 
 __all__ = ["main", "verify_folder"]
 
 SERVER_LEDGER = "ledger.jsonl"
+
+SITE_KINDS = frozenset({"daemon_started", "prescription_accepted", "prescription_refused", "release", "bank_snapshot"})
+SERVER_KINDS = frozenset({"run_start", "prescription", "release_received", "aggregate", "gate", "metrics", "run_end"})
+"""Events that only one side writes."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -79,8 +84,16 @@ def verify_folder(folder: Path, key: VerifyKey | None = None, head: str | None =
     signer = key or _first_signer(path)
     _check_public_key(folder / "server.pub", signer)
     events = verify_ledger(path, signer, expected_head=head)
-    kind, files = ("site", _site_files) if any(e.kind == "daemon_started" for e in events) else ("server", _run_files)
+    kind = _whose_record(folder, events)
+    files = _run_files if kind == "server" else _site_files
     checked = sum(_check_file(folder, *named) for event in events for named in _named(files, folder, event))
+    if kind == "server":
+        try:
+            check_releases(folder, events)
+            check_metrics(folder / "metrics.jsonl", events)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise LedgerError(f"an event names no {error}", where=str(path)) from error
+        _check_sealed_is_recorded(folder, events)
     counts = ", ".join(f"{number} {name}" for name, number in sorted(Counter(e.kind for e in events).items()))
     last = events[-1].digest if events else GENESIS
     whose = "as expected" if key else "not pinned"
@@ -88,6 +101,23 @@ def verify_folder(folder: Path, key: VerifyKey | None = None, head: str | None =
         f"{kind} ledger holds: {len(events)} events ({counts}), {checked} files match, "
         f"signed by {signer.hex} ({whose}), head {last}"
     )
+
+
+def _whose_record(folder: Path, events: Sequence[Event]) -> str:
+    """A run's ledger begins with `run_start`; a site's holds no event of a run, nor lies in a run directory."""
+    kinds = [event.kind for event in events]
+    if kinds[:1] == ["run_start"]:
+        if mixed := sorted(SITE_KINDS.intersection(kinds)):
+            raise LedgerError(f"a run's ledger holds events of a site: {mixed[0]}", where=str(folder))
+        return "server"
+    if SERVER_KINDS.intersection(kinds) or (folder / "rounds").exists() or (folder / "server.pub").exists():
+        raise LedgerError("the ledger is not that of a run: it does not begin with run_start", where=str(folder))
+    return "site"
+
+
+def _check_sealed_is_recorded(folder: Path, events: Sequence[Event]) -> None:
+    if (folder / "sealed.json").exists() and not any(event.kind == "sealed" for event in events):
+        raise LedgerError("the sealed result stands in no event", where=str(folder / "sealed.json"))
 
 
 def _first_signer(path: Path) -> VerifyKey:
@@ -108,6 +138,11 @@ def _run_files(folder: Path, event: Event) -> list[Named]:
         return [(rounds / "releases" / f"{body['site']}.json", str(body["release"]), digest_bytes, where)]
     if event.kind == "aggregate":
         return [(rounds / "candidate.safetensors", str(body["candidate"]), adapter_digest, where)]
+    if event.kind in ("evaluation", "gate"):
+        files = body["files"].items()
+        return [(rounds / f"{name}.json", str(digest), digest_bytes, where) for name, digest in files]
+    if event.kind == "sealed":
+        return [(folder / "sealed.json", str(body["sealed"]), digest_bytes, where)]
     if event.kind == "run_end":
         return [(folder / "adapter.safetensors", str(body["adapter"]), adapter_digest, where)]
     if event.kind == "run_start":
@@ -142,7 +177,7 @@ def _check_public_key(path: Path, signer: VerifyKey) -> None:
 def _named(files: Callable[[Path, Event], list[Named]], folder: Path, event: Event) -> list[Named]:
     try:
         return files(folder, event)
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
         raise LedgerError(f"event names no {error}", where=f"event {event.sequence}, {event.kind}") from error
 
 

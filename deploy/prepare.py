@@ -22,6 +22,7 @@ from types import TracebackType
 
 import common
 from common.canonical import Json, digest_file, digest_json
+from common.ending import end_in_order
 from common.errors import BatError, ConfigurationError
 from common.stages import Track
 
@@ -178,6 +179,7 @@ def main() -> int:
     """Prepare both and say where they are."""
     from deploy.demo_settings import CELLS_PER_TRACK, TRACKS
 
+    end_in_order()
     try:
         for folder in make_once([policy_job(TRACKS), suites_job(TRACKS, CELLS_PER_TRACK)]):
             print(f"prepared: {folder}")

@@ -306,13 +306,16 @@ class RoundLoop:
         folder = self._directory.round(number)
         write_json(folder / "evaluation.json", evaluation.to_json())
         write_json(folder / "cells.json", cells_to_json(evaluation.cells))
-        self._log("evaluation", {"round": number, "adapter": adapter_digest(adapter), **_scores(evaluation)})
+        files: dict[str, Json] = {name: digest_file(folder / f"{name}.json") for name in ("evaluation", "cells")}
+        adapter_body: dict[str, Json] = {"round": number, "adapter": adapter_digest(adapter)}
+        self._log("evaluation", {**adapter_body, **_scores(evaluation), "files": files})
         return evaluation
 
     def _gate(self, number: int, baseline: EvaluationSummary, candidate: EvaluationSummary) -> GateDecision:
         decision = decide(baseline, candidate, healthy=True)
-        write_json(self._directory.round(number) / "gate.json", decision.to_json())
-        self._log("gate", {"round": number, **decision.to_json()})
+        path = self._directory.round(number) / "gate.json"
+        write_json(path, decision.to_json())
+        self._log("gate", {"round": number, **decision.to_json(), "files": {"gate": digest_file(path)}})
         return decision
 
     def _end(self, status: str, reason: str) -> None:

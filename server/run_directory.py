@@ -6,7 +6,7 @@ runs/<id>/
   server.pub          the key that signs the ledger, 64 hex digits
   ledger.jsonl        signed, hash-chained record of the server
   state.json          how far the run is; replaced atomically after every step
-  metrics.jsonl       one line a round, 0 being the cold start
+  metrics.jsonl       one line a round, 0 being the cold start; the ledger names the digest of each
   rounds/<n>/
     prescriptions/<site>.json   signed, as sent
     releases/<site>.json        signed, as received
@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from common.canonical import Json
+from common.canonical import Json, digest_bytes
 from common.errors import ConfigurationError
 from common.files import write_durably, writing
 from common.ledger import Ledger
@@ -79,9 +79,11 @@ class RunDirectory:
         write_json(self.path / "state.json", state)
 
     def metrics(self, record: Mapping[str, Json]) -> None:
-        """Append one line to `metrics.jsonl`."""
-        with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(record) + "\n")
+        """Append one line to `metrics.jsonl`, and its digest to the ledger."""
+        line = json.dumps(record).encode() + b"\n"
+        with (self.path / "metrics.jsonl").open("ab") as stream:
+            stream.write(line)
+        self.ledger.append("metrics", {"round": record["round"], "line": digest_bytes(line)})
 
     def close(self) -> None:
         """Release the ledger."""

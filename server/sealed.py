@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from common.adapter import decode_adapter
+from common.canonical import digest_file
 from common.errors import ConfigurationError
 from common.policy import load_policy
 from common.sandbox import Sandbox
@@ -19,7 +20,7 @@ from server.config import load_federation_config
 from server.gate_evaluator import open_suite
 from server.heldout import HeldoutSuite, build_suite
 from server.heldout_evaluation import SuiteRunner
-from server.run_directory import write_json
+from server.run_directory import RunDirectory, write_json
 from server.yardsticks import Yardsticks, load_yardsticks, measure_yardsticks, save_yardsticks
 from stage_bank.toolkit import open_toolkit_sandbox
 
@@ -76,16 +77,18 @@ def prepare_suites(folder: Path, tracks: Sequence[Track], cells_per_track: int, 
 
 
 def score_sealed(run: Path) -> SealedResult:
-    """Score a run's first and standing adapter and keep the result as `sealed.json`.
+    """Score a run's first and standing adapter; the result is kept as `sealed.json`, its digest in the ledger.
 
     Args:
         run: the run directory; suite and yardsticks are made in it when it has none.
 
     Raises:
-        ConfigurationError: an adapter is missing.
+        ConfigurationError: an adapter or the server's key is missing.
+        LedgerError: the run is still going on, or its ledger does not verify.
         BatError: model, sandbox or suite cannot be used.
     """
     config = load_federation_config(run / "config.toml")
+    key = SigningKey.load(config.signing_key)
     first, standing = (_read(run / name) for name in ("rounds/0/candidate.safetensors", "adapter.safetensors"))
     policy = load_policy(config.model)
     sandbox = open_toolkit_sandbox(SigningKey.generate())
@@ -98,7 +101,12 @@ def score_sealed(run: Path) -> SealedResult:
     finally:
         sandbox.close()
     result = SealedResult(suite.digest, cold, final, yardsticks.oracle, yardsticks.fixed_script)
-    write_json(run / SEALED_FILE, asdict(result))
+    directory = RunDirectory(run, key)
+    try:
+        write_json(run / SEALED_FILE, asdict(result))
+        directory.ledger.append("sealed", {"sealed": digest_file(run / SEALED_FILE)})
+    finally:
+        directory.close()
     return result
 
 

@@ -19,7 +19,11 @@ DIGEST = "0" * 64
 
 
 def ledger(folder: Path, kind: str, body: Json) -> None:
+    """A run of two events in `folder`."""
+    folder.mkdir(exist_ok=True)
+    (folder / "config.toml").write_bytes(b"")
     writer = Ledger(folder / "ledger.jsonl", KEY)
+    writer.append("run_start", {"settings": digest_bytes(b""), "sites": {"a": KEY.public.hex}})
     writer.append(kind, body)
     writer.close()
 
@@ -97,9 +101,25 @@ def test_a_pipe_or_device_does_not_hold_it_up(
 
 
 def test_a_ledger_that_another_key_wrote_anew_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    ledger(tmp_path, "gate", {"promoted": True})
+    ledger(tmp_path, "round_held", {"reason": "no quorum"})
     (tmp_path / "server.pub").write_text(KEY.public.hex + "\n")
     assert main(["verify", str(tmp_path)]) == 0
     (tmp_path / "server.pub").write_text(SigningKey.generate().public.hex + "\n")
     capsys.readouterr()
     assert "another key" in refused(tmp_path, capsys)
+
+
+@pytest.mark.parametrize("first", ["daemon_started", "gate"])
+def test_a_ledger_of_a_site_or_without_its_beginning_is_none_of_a_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], first: str
+) -> None:
+    (tmp_path / "rounds").mkdir()
+    writer = Ledger(tmp_path / "ledger.jsonl", KEY)
+    writer.append(first, {})
+    writer.close()
+    assert "does not begin with run_start" in refused(tmp_path, capsys)
+
+
+def test_a_run_s_ledger_holds_no_event_of_a_site(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ledger(tmp_path, "daemon_started", {})
+    assert "events of a site: daemon_started" in refused(tmp_path, capsys)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +27,7 @@ from common.messages import (
     sign_message,
     verify_message,
 )
+from common.run_record import check_releases
 from common.signing import SigningKey, VerifyKey
 from common.stages import STAGES, Stage, Track
 from server.config import FederationConfig, load_federation_config
@@ -343,6 +344,7 @@ def test_the_record_of_a_run_can_be_checked_by_itself_and_shows_a_change(
     with pytest.raises(LedgerError, match="changed"):
         verify_folder(run.path, key)
     candidate.write_bytes(original)
+    verify_folder(run.path, key)
     ledger = run.path / "ledger.jsonl"
     lines = ledger.read_text().splitlines(keepends=True)
     ledger.write_text("".join(lines[:3] + lines[4:]))
@@ -355,3 +357,37 @@ def test_settings_are_kept_and_read_back_and_a_run_is_not_overwritten(tmp_path: 
     assert load_federation_config(run.path / "config.toml") == run.config
     with pytest.raises(Exception, match="there is a run already"):
         RunDirectory.create(run.path, run.config, run.key)
+
+
+FORGERIES = {
+    "a score": ("metrics.jsonl", lambda data: data.replace(b'"overall": 0.5', b'"overall": 0.9', 1)),
+    "a line less": ("metrics.jsonl", lambda data: data[: data.rstrip().rfind(b"\n") + 1]),
+    "a line more": ("metrics.jsonl", lambda data: data + b'{"round": 9}\n'),
+    "an evaluation": ("rounds/1/evaluation.json", lambda data: data.replace(b"0.5", b"0.9")),
+    "cells": ("rounds/1/cells.json", lambda data: b"[]"),
+    "a gate": ("rounds/1/gate.json", lambda data: data + b" "),
+    "a release": ("rounds/1/releases/a.json", lambda data: data.replace(b'"a"', b'"b"')),
+    "a sealed result": ("sealed.json", lambda data: b'{"cold_start": 0.1, "final": 1.0}'),
+}
+
+
+@pytest.mark.parametrize(("file", "forge"), FORGERIES.values(), ids=FORGERIES)
+def test_figures_that_the_ledger_does_not_bear_are_found(
+    tmp_path: Path, file: str, forge: Callable[[bytes], bytes]
+) -> None:
+    run = Run(tmp_path, {"a": sends(1.0)}, lambda moved: flat(0.5), rounds=1)
+    verify_folder(run.path)
+    path = run.path / file
+    before = path.read_bytes() if path.exists() else b""
+    path.write_bytes(forge(before))
+    assert path.read_bytes() != before
+    with pytest.raises(LedgerError):
+        verify_folder(run.path)
+
+
+def test_a_release_of_another_hand_is_found_although_the_server_s_ledger_names_it(tmp_path: Path) -> None:
+    run = Run(tmp_path, {"a": sends(1.0)}, None, rounds=1)
+    start = run.events("run_start")[0]
+    foreign = replace(start, body={**start.body, "sites": {"a": SigningKey.generate().public.hex}})
+    with pytest.raises(LedgerError, match="not signed by its site"):
+        check_releases(run.path, [foreign, *run.events("release_received")])
