@@ -50,11 +50,12 @@ class _Heat:
     rows: tuple[_HeatRow, ...]
 
 
-def render(record: RunRecord) -> str:
+def render(record: RunRecord, doubt: str = "") -> str:
     """The whole page as text. It loads nothing: style and drawings are inside it.
 
     Args:
         record: the run, as far as it came.
+        doubt: why the figures do not agree with the signed record, shown above everything; empty when they do.
     """
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["thousands"] = lambda number: f"{number:,}".replace(",", "\u202f")
@@ -63,6 +64,7 @@ def render(record: RunRecord) -> str:
     template = environment.from_string(package.joinpath("page.html").read_text(encoding="utf-8"))
     return template.render(
         run=record,
+        doubt=doubt,
         headline=_headline(record),
         tiles=_tiles(record),
         style=Markup(package.joinpath("style.css").read_text(encoding="utf-8")),

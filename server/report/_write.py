@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from common.audit_cli import verify_folder
 from common.canonical import Json
+from common.errors import LedgerError
 from server.report._page import render
 from server.report._read import PRACTICE_FILE, read_run
 from server.report.record import Practice, RoundRecord, RunRecord
@@ -40,8 +42,20 @@ def write_report(run: Path) -> Path:
         ConfigurationError: it is not a run directory, or it cannot be read.
     """
     page = run / REPORT_FILE
-    write_file(page, render(read_run(run)).encode(errors="backslashreplace"))
+    record = read_run(run)
+    write_file(page, render(record, _doubt(run, record)).encode(errors="backslashreplace"))
     return page
+
+
+def _doubt(run: Path, record: RunRecord) -> str:
+    """Why a complete run does not verify. While a run goes on its files may be ahead of the ledger."""
+    if not record.complete:
+        return ""
+    try:
+        verify_folder(run)
+    except LedgerError as error:
+        return str(error)
+    return ""
 
 
 def write_summary(run: Path, *, wall_s: float, peak_rss_mb: float) -> Path:

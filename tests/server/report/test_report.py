@@ -122,6 +122,16 @@ def test_the_curve_marks_promoted_and_held_and_names_the_targets(run: Path) -> N
     assert targets == [one.target.value for one in read_run(run).rounds]
 
 
+def test_figures_that_the_ledger_does_not_bear_are_said_to_be_so(run: Path) -> None:
+    (run / "sealed.json").unlink()  # written by the fixture, not by the server
+    assert "does not agree with its signed record" not in write_report(run).read_text()
+    metrics = (run / "metrics.jsonl").read_text()
+    (run / "metrics.jsonl").write_text(metrics.replace('"overall": 0.5', '"overall": 0.8'))
+    page = write_report(run).read_text()
+    assert "does not agree with its signed record" in page
+    assert "a line of the metrics was changed" in page
+
+
 def test_a_hostile_name_stays_text(run: Path) -> None:
     versions = json.loads((run / "versions.json").read_text())
     (run / "versions.json").write_text(json.dumps({**versions, "<script>alert(1)</script>": "1"}))
