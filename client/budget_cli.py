@@ -6,7 +6,6 @@ import argparse
 
 from client.site_command import Subparsers, add_site_command
 from client.site_config import SiteConfig
-from common.errors import ConfigurationError
 
 __all__ = ["add_budget_commands"]
 
@@ -59,8 +58,6 @@ def _show(config: SiteConfig, _arguments: argparse.Namespace) -> int:
     from client.privacy.accountant import NEIGHBOURS, cross_check
     from client.privacy.site_budget import open_budget
 
-    if config.privacy is None:
-        raise ConfigurationError("this site has no privacy budget", where="privacy", remedy="Add it to site.toml.")
     with open_budget(config, config.open_vault()) as budget:
         recorded, second = cross_check(budget.charges, budget.delta)
         print(f"rounds charged          {len(budget.entries)}")

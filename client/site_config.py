@@ -73,7 +73,7 @@ class SiteConfig(_Settings):
     sockets: SocketSettings = SocketSettings()
     bank: BankSettings = BankSettings()
     privacy: PrivacyLimits | None = None
-    """The bank's budget under differential privacy; such rounds are refused when not set."""
+    """The bank's budget under differential privacy; it permits no round yet, `bat-client budget show` reads it."""
 
     @property
     def relay_socket(self) -> Path:

@@ -6,20 +6,19 @@ first bad line. A truncation at the end is found against a checkpoint: the head 
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
-import os
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from common.canonical import Json, digest_json
 from common.errors import LedgerError, SigningError
 from common.files import read_regular
+from common.line_log import LineLog
 from common.signing import SigningKey, VerifyKey
 
 __all__ = ["GENESIS", "Event", "Ledger", "read_ledger", "verify_ledger"]
@@ -55,6 +54,11 @@ class Event:
     previous: str
     signer: str
     signature: str
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        """The body where it is an object, as it is in every event of ours; else empty."""
+        return self.body if isinstance(self.body, dict) else {}
 
     def signed_part(self) -> dict[str, Json]:
         """The fields that are signed."""
@@ -92,25 +96,13 @@ class Ledger:
     """
 
     def __init__(self, path: Path, key: SigningKey) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
         self._key = key
         self._lock = threading.Lock()
-        self._stream = path.open("a+b", buffering=0)
-        try:
-            fcntl.flock(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise LedgerError("another process writes this ledger", where=str(path)) from error
-        self._drop_unfinished_line()
+        self._lines = LineLog(path, "this ledger", mode=0o644)
         events = verify_ledger(path, key.public)
         self._sequence = len(events)
         self.head = events[-1].digest if events else GENESIS
-
-    def _drop_unfinished_line(self) -> None:
-        self._stream.seek(0)
-        data = self._stream.readall()
-        if data and not data.endswith(b"\n"):
-            self._stream.truncate(data.rfind(b"\n") + 1)
 
     def append(self, kind: str, body: Json) -> Event:
         """Sign and write one event; it is on disk (fsync) when this returns.
@@ -121,27 +113,14 @@ class Ledger:
         with self._lock:
             unsigned = Event(self._sequence, round(time.time(), 3), kind, body, self.head, self._key.public.hex, "")
             event = Event(**{**unsigned.__dict__, "signature": self._key.sign_json(unsigned.signed_part())})
-            self._write(_line(event).encode() + b"\n")
+            self._lines.append(_line(event).encode())
             self._sequence += 1
             self.head = event.digest
         return event
 
-    def _write(self, line: bytes) -> None:
-        size = os.fstat(self._stream.fileno()).st_size
-        try:
-            if self._stream.write(line) != len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.fsync(self._stream.fileno())
-        except OSError as error:
-            # Half a line would spoil every line after it.
-            self._stream.truncate(size)
-            raise LedgerError(
-                f"cannot write the ledger: {error.strerror}", where=str(self.path), remedy="Free disk space."
-            ) from error
-
     def close(self) -> None:
         """Release the file."""
-        self._stream.close()
+        self._lines.close()
 
 
 def _line(event: Event) -> str:

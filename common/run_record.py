@@ -1,10 +1,9 @@
-"""What a server's ledger says beyond single files: the lines of the metrics, and whose the releases are."""
+"""What a server's ledger says beyond single files: lines of the metrics, whose the releases are, the sealed result."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from common.canonical import digest_bytes
 from common.errors import LedgerError, SigningError
@@ -13,10 +12,10 @@ from common.ledger import Event
 from common.messages import Release, verify_message
 from common.signing import VerifyKey
 
-__all__ = ["check_metrics", "check_releases"]
+__all__ = ["check_metrics", "check_releases", "check_sealed"]
 
 
-def check_metrics(path: Path, events: Sequence[Event]) -> int:
+def check_metrics(path: Path, events: Sequence[Event]) -> None:
     """Hold `metrics.jsonl` to the ledger's `metrics` events, line by line.
 
     A line is written before its event: a run that was cut short may have one more line than events, and half a line.
@@ -25,13 +24,10 @@ def check_metrics(path: Path, events: Sequence[Event]) -> int:
         path: the file.
         events: the whole ledger.
 
-    Returns:
-        Number of lines that match.
-
     Raises:
         LedgerError: a line was changed, is missing, or stands in no event.
     """
-    recorded = [(event, str(_body(event)["line"])) for event in events if event.kind == "metrics"]
+    recorded = [(event, str(event.fields["line"])) for event in events if event.kind == "metrics"]
     try:
         data = read_regular(path)
     except FileNotFoundError:
@@ -48,26 +44,21 @@ def check_metrics(path: Path, events: Sequence[Event]) -> int:
     ended = any(event.kind == "run_end" for event in events)
     if len(lines) > len(recorded) + (0 if ended else 1):
         raise LedgerError("a line of the metrics stands in no event", where=f"{path}, line {len(recorded) + 1}")
-    return len(recorded)
 
 
-def check_releases(folder: Path, events: Sequence[Event]) -> int:
+def check_releases(folder: Path, events: Sequence[Event]) -> None:
     """Check that each release is signed by the site that the run began with, and says what the ledger says of it.
 
     Args:
         folder: the run directory.
         events: the whole ledger, its first event `run_start`.
 
-    Returns:
-        Number of releases.
-
     Raises:
         LedgerError: naming the first release that is not its site's own.
     """
-    sites = _body(events[0])["sites"]
-    received = [event for event in events if event.kind == "release_received"]
-    for event in received:
-        body = _body(event)
+    sites = events[0].fields["sites"]
+    for event in (one for one in events if one.kind == "release_received"):
+        body = event.fields
         site, number = str(body["site"]), body["round"]
         where = f"event {event.sequence}, release_received, site {site}"
         try:
@@ -77,8 +68,24 @@ def check_releases(folder: Path, events: Sequence[Event]) -> int:
             raise LedgerError("a release is not signed by its site", where=where) from error
         if (release.site, release.round, release.update) != (site, number, body["digest"]):
             raise LedgerError("a release says something else than the ledger", where=where)
-    return len(received)
 
 
-def _body(event: Event) -> Mapping[str, Any]:
-    return event.body if isinstance(event.body, dict) else {}
+def check_sealed(path: Path, events: Sequence[Event]) -> None:
+    """Hold `sealed.json` to the last `sealed` event; a run that was scored again keeps the last result.
+
+    Args:
+        path: the file; missing before a run was scored.
+        events: the whole ledger.
+
+    Raises:
+        LedgerError: it was changed, is missing, or stands in no event.
+    """
+    recorded = [str(event.fields["sealed"]) for event in events if event.kind == "sealed"]
+    try:
+        found = [digest_bytes(read_regular(path))]
+    except FileNotFoundError:
+        found = []
+    except OSError as error:
+        raise LedgerError("the sealed result cannot be read", where=str(path)) from error
+    if found != recorded[-1:]:
+        raise LedgerError("the sealed result is not the one that the ledger names", where=str(path))

@@ -5,7 +5,9 @@ The processes are those of a deployment, on loopback and without TLS and contain
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
 import socket
 import sys
 import time
@@ -26,6 +28,12 @@ __all__ = [
     "start_supernode",
     "wait_for_daemon",
 ]
+
+LOWEST_PORT = 10_000
+"""Below it lie the ports of well-known services."""
+
+ATTEMPTS = 200
+"""To find a free port by chance."""
 
 READY_TIMEOUT_S = 60.0
 """How long a component has to answer after its start."""
@@ -55,10 +63,21 @@ def environment(home: Path) -> dict[str, str]:
 
 
 def free_port() -> int:
-    """A TCP port of loopback that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A TCP port of loopback that is free, and that the kernel gives to nobody who asks for any port.
+
+    A component binds its port seconds after it was chosen; meanwhile every connection on the machine takes a port of
+    the kernel's own range, and might have taken this one.
+
+    Raises:
+        FederationError: hardly a port below that range is free.
+    """
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    for _ in range(ATTEMPTS):
+        port = LOWEST_PORT + secrets.randbelow(max(lowest - LOWEST_PORT, 1))
+        with contextlib.suppress(FederationError):
+            check_port(port)
+            return port
+    raise FederationError("no port is free", where="127.0.0.1", remedy="Stop what uses them, or choose a port.")
 
 
 def check_port(port: int) -> None:

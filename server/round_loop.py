@@ -307,8 +307,10 @@ class RoundLoop:
         write_json(folder / "evaluation.json", evaluation.to_json())
         write_json(folder / "cells.json", cells_to_json(evaluation.cells))
         files: dict[str, Json] = {name: digest_file(folder / f"{name}.json") for name in ("evaluation", "cells")}
-        adapter_body: dict[str, Json] = {"round": number, "adapter": adapter_digest(adapter)}
-        self._log("evaluation", {**adapter_body, **_scores(evaluation), "files": files})
+        self._log(
+            "evaluation",
+            {"round": number, "adapter": adapter_digest(adapter), **_scores(evaluation), "files": files},
+        )
         return evaluation
 
     def _gate(self, number: int, baseline: EvaluationSummary, candidate: EvaluationSummary) -> GateDecision:

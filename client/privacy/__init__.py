@@ -1,7 +1,6 @@
-"""Differential privacy per patient: accounting, the budget of a bank, sampling, clipping and noise.
+"""Differential privacy per patient: what rounds cost, how much noise they need, and what a bank may still spend.
 
-The guarantee and its assumptions stand in docs/privacy.md. Importing this package does not load torch; `mechanism` and
-`noise` do.
+Nothing here trains: a site refuses every prescription that asks for differential privacy.
 """
 
 from client.privacy.accountant import NEIGHBOURS, Charge, cross_check, epsilon_spent

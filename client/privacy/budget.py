@@ -8,9 +8,7 @@ state: the head is then not part of the chain.
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +18,7 @@ from client.privacy.accountant import Charge, epsilon_spent
 from common.canonical import Json, canonical_json, digest_json
 from common.errors import BatError, LedgerError, PolicyRefusal
 from common.files import read_regular
+from common.line_log import LineLog
 from common.messages import RefusalCode
 
 __all__ = ["Budget", "Entry"]
@@ -51,10 +50,13 @@ class Entry:
     @classmethod
     def from_json(cls, fields: dict[str, Json]) -> Entry:
         """Read what `to_json` wrote; raises ValueError, TypeError or KeyError for anything else."""
-        prescription, previous = fields.pop("prescription"), fields.pop("previous")
+        prescription, previous, steps = fields["prescription"], fields["previous"], fields["steps"]
+        rate, noise = fields["sampling_rate"], fields["noise_multiplier"]
         if not isinstance(prescription, str) or not isinstance(previous, str):
             raise TypeError("digests are strings")
-        return cls(prescription, Charge(**fields), previous)  # type: ignore[arg-type]
+        if not isinstance(rate, float | int) or not isinstance(noise, float | int) or not isinstance(steps, int):
+            raise TypeError("a charge is made of numbers")
+        return cls(prescription, Charge(float(rate), float(noise), steps), previous)
 
 
 class Budget:
@@ -72,9 +74,9 @@ class Budget:
 
     def __init__(self, file: Path, identity: str, *, epsilon: float, delta: float) -> None:
         self._file, self.identity, self.epsilon, self.delta = file, identity, epsilon, delta
-        self._descriptor = _open(file)
+        self._lines = LineLog(file, "this privacy budget", mode=0o600)
         try:
-            self.entries = _read(file, self._descriptor, identity)
+            self.entries = _read(file, identity)
         except BaseException:
             self.close()
             raise
@@ -130,15 +132,7 @@ class Budget:
         self.check(prescription, charge)
         if not self.charged(prescription):
             entry = Entry(prescription, charge, self.head)
-            line = canonical_json(entry.to_json()) + b"\n"
-            size = os.fstat(self._descriptor).st_size
-            try:
-                if os.write(self._descriptor, line) != len(line):
-                    raise OSError("short write")
-                os.fsync(self._descriptor)
-            except OSError as error:
-                os.ftruncate(self._descriptor, size)
-                raise LedgerError("cannot write the privacy budget", where=str(self._file)) from error
+            self._lines.append(canonical_json(entry.to_json()))
             self.entries.append(entry)
         return next(entry.digest for entry in self.entries if entry.prescription == prescription)
 
@@ -167,7 +161,7 @@ class Budget:
 
     def close(self) -> None:
         """Let another process use the budget."""
-        os.close(self._descriptor)
+        self._lines.close()
 
     def __enter__(self) -> Budget:
         """The budget itself."""
@@ -180,33 +174,9 @@ class Budget:
         self.close()
 
 
-def _open(file: Path) -> int:
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    except OSError as error:
-        raise LedgerError(f"cannot open the privacy budget: {error.strerror}", where=str(file)) from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except OSError as error:
-        os.close(descriptor)
-        raise LedgerError("another process uses this privacy budget", where=str(file)) from error
-    return descriptor
-
-
-def _read(file: Path, descriptor: int, identity: str) -> list[Entry]:
-    data = read_regular(file)
-    if data and not data.endswith(b"\n"):
-        # Cut short by a crash: the charge was never acknowledged, so no data was read for it.
-        data = data[: data.rfind(b"\n") + 1]
-        os.ftruncate(descriptor, len(data))
+def _read(file: Path, identity: str) -> list[Entry]:
     entries: list[Entry] = []
-    for number, line in enumerate(data.splitlines()):
+    for number, line in enumerate(read_regular(file).splitlines()):
         where = f"{file}, entry {number}"
         try:
             entry = Entry.from_json(json.loads(line))

@@ -17,6 +17,4 @@ class PrivacyLimits(BaseModel):
     delta: float = Field(gt=0, lt=1)
     """Of every statement; at most a tenth of one over `patients`."""
     patients: int = Field(ge=2)
-    """How many patients the site says in public that it has, at least; a bank with fewer does not train."""
-    max_clip: float = Field(default=1.0, gt=0)
-    """Largest clipping norm C that is accepted."""
+    """How many patients the site says in public that it has, at least; bounds `delta`."""

@@ -47,7 +47,7 @@ class ResidualLedger:
         """
         sums: dict[str, np.ndarray] = {}
         for event in read_ledger(self._folder / "residuals.jsonl"):
-            body = event.body if isinstance(event.body, Mapping) else {}
+            body = event.fields
             path = self._file(str(body.get("round")))
             data = path.read_bytes() if path.exists() else b""
             if body.get("base_model") != self._base_model:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from common.audit_cli import verify_folder
+from common.audit import verify_folder
 from common.canonical import Json
 from common.errors import LedgerError
 from server.report._page import render

@@ -123,3 +123,43 @@ def test_a_ledger_of_a_site_or_without_its_beginning_is_none_of_a_run(
 def test_a_run_s_ledger_holds_no_event_of_a_site(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ledger(tmp_path, "daemon_started", {})
     assert "events of a site: daemon_started" in refused(tmp_path, capsys)
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        lambda path: os.mkfifo(path),
+        lambda path: path.symlink_to("/dev/zero"),
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(b'{"round": 0'),
+        lambda path: path.write_bytes(b"\xff\0" * (8 << 20)),
+        lambda path: path.mkdir(),
+    ],
+    ids=["pipe", "device", "empty", "truncated", "huge", "folder"],
+)
+@pytest.mark.parametrize("kind", ["metrics", "sealed"])
+def test_figures_in_a_strange_file_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], plant: Callable[[Path], None], kind: str
+) -> None:
+    ledger(tmp_path, kind, {"round": 0, "line": DIGEST, "sealed": DIGEST})
+    plant(tmp_path / {"metrics": "metrics.jsonl", "sealed": "sealed.json"}[kind])
+    refused(tmp_path, capsys)
+
+
+@pytest.mark.parametrize("kind", ["metrics", "sealed", "evaluation", "gate", "release_received"])
+@pytest.mark.parametrize("body", [{}, [], None, {"files": [], "line": [], "sealed": None, "round": {}, "site": "a"}])
+def test_an_event_without_its_digests_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, body: Json
+) -> None:
+    ledger(tmp_path, kind, body)
+    refused(tmp_path, capsys)
+
+
+def test_the_last_sealed_result_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ledger(tmp_path, "sealed", {"sealed": digest_bytes(b"first")})
+    (tmp_path / "sealed.json").write_bytes(b"second")
+    refused(tmp_path, capsys)
+    again = Ledger(tmp_path / "ledger.jsonl", KEY)
+    again.append("sealed", {"sealed": digest_bytes(b"second")})
+    again.close()
+    assert main(["verify", str(tmp_path)]) == 0

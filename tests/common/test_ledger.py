@@ -120,7 +120,7 @@ def test_a_full_disk_is_one_error_and_leaves_the_ledger_as_it_was(tmp_path: Path
     path = tmp_path / "ledger.jsonl"
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "cannot write the ledger" in done.stdout
+    assert "cannot write this ledger" in done.stdout
     key = SigningKey.load(tmp_path / "key")
     Ledger(path, key).append("third", {})
     assert [event.kind for event in verify_ledger(path, key.public)] == ["first", "third"]

@@ -1,11 +1,16 @@
+import os
+import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from common.errors import ConfigurationError
 from deploy.prepare import Job, make_once
+from tests.client.hospital import until
 
+ROOT = Path(__file__).resolve().parents[2]
 DIGEST = "ab" * 32
 
 
@@ -62,3 +67,18 @@ def test_all_are_made_side_by_side_and_one_failure_loses_no_other(tmp_path: Path
         make_once([failing, slower], lambda _: None)
     assert (tmp_path / "c" / "failed.log").read_text().strip() == "no luck"
     assert slower.folder.is_dir()
+
+
+def test_what_is_ended_ends_its_makers_and_leaves_no_scratch(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "deploy.prepare"]
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    makers = psutil.Process(process.pid)
+    until(lambda: len(makers.children()) == 2)
+    children = makers.children(recursive=True)
+    process.terminate()
+    _, said = process.communicate(timeout=30)
+    assert said == b"prepare: interrupted\n"
+    assert process.returncode == 130
+    assert psutil.wait_procs(children, timeout=10)[1] == []
+    assert [path for path in tmp_path.rglob("*") if path.name.startswith("making-")] == []

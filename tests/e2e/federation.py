@@ -75,6 +75,13 @@ class Federation:
         """The run directory."""
         return self.root / "runs" / "e2e"
 
+    def last_words(self) -> str:
+        """How each component stands and what it said last, for a failure's message."""
+        return "\n".join(
+            f"--- {one.name}, status {one.process.poll()}\n{one.log.read_text(errors='replace')[-2000:]}"
+            for one in self.supervisor.components
+        )
+
     def start(self, settings: Path) -> subprocess.Popen[str]:
         """Begin `bat-server run`."""
         command = [sys.executable, "-m", "server.cli", "run", str(settings), "--runs", str(self.root / "runs")]

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from common.adapter import decode_adapter, l2_norm
-from common.audit_cli import verify_folder
+from common.audit import verify_folder
 from common.ledger import read_ledger
 from common.messages import Release, verify_message
 from common.signing import VerifyKey

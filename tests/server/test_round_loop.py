@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from common.adapter import Adapter, RawTensor, adapter_digest, decode_adapter, encode_adapter
+from common.audit import verify_folder
 from common.audit_cli import main as audit
-from common.audit_cli import verify_folder
 from common.base_model import BaseModel, read_base_model
 from common.canonical import digest_bytes
 from common.errors import FederationError, LedgerError

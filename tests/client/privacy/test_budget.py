@@ -13,7 +13,11 @@ import pytest
 
 from client.cli import main
 from client.privacy import Budget, Charge, epsilon_spent
+from client.privacy.site_budget import open_budget
+from client.site_config import load_site_config
 from common.errors import LedgerError, PolicyRefusal
+from stage_bank.store.vault import Vault
+from tests.client.hospital import Hospital
 
 IDENTITY = "b" * 64
 ROUND = Charge(0.02, 1.0, 10)
@@ -134,3 +138,21 @@ def test_the_command_prints_a_plan_or_one_clear_line(capsys: pytest.CaptureFixtu
     assert capsys.readouterr().err == (
         "bat-client: delta 0.001 is too large for 2000 patients. Set it to at most 5.0e-05.\n"
     )
+
+
+def test_the_command_shows_what_was_spent(hospital: Hospital, capsys: pytest.CaptureFixture[str]) -> None:
+    config = hospital.write()
+    Vault.load(config.bank_key_file, create=True)
+    assert main(["budget", "show", str(hospital.file)]) == 1
+    assert "this site has no privacy budget" in capsys.readouterr().err
+    with hospital.file.open("a") as settings:
+        settings.write("[privacy]\nepsilon = 3.0\ndelta = 1e-5\npatients = 2000\n")
+    assert main(["budget", "show", str(hospital.file)]) == 0
+    assert "epsilon of record       0.0000 of 3" in capsys.readouterr().out
+    with open_budget(load_site_config(hospital.file), config.open_vault()) as budget:
+        budget.charge("1" * 64, ROUND)
+        spent = budget.spent
+    assert main(["budget", "show", str(hospital.file)]) == 0
+    out = capsys.readouterr().out
+    assert "rounds charged          1" in out
+    assert f"epsilon of record       {spent:.4f} of 3" in out
