@@ -33,6 +33,9 @@ PRV_ERROR = 0.01
 SMALLEST_NOISE = 0.3
 LARGEST_NOISE = 10_000.0
 
+MOST_STEPS = 100_000
+"""Of one mechanism; with more the distribution of the loss outgrows a machine's memory."""
+
 
 @dataclass(frozen=True, order=True)
 class Charge:
@@ -60,8 +63,8 @@ class Charge:
                 where=str(self.noise_multiplier),
                 remedy="Plan the run with `bat-client budget plan`.",
             )
-        if self.steps < 0:
-            raise ConfigurationError("a number of steps is negative", where=str(self.steps))
+        if not 0 <= self.steps <= MOST_STEPS:
+            raise ConfigurationError(f"steps must number from 0 to {MOST_STEPS} in all", where=str(self.steps))
 
 
 def epsilon_spent(charges: Iterable[Charge], delta: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from client.privacy.accountant import LARGEST_NOISE, SMALLEST_NOISE, Charge, epsilon_spent
@@ -29,8 +30,8 @@ def calibrated_noise(
     Raises:
         ConfigurationError: no noise is enough, or a value is out of range.
     """
-    if epsilon <= 0 or rounds < 1 or steps < 1:
-        raise ConfigurationError("epsilon, rounds and steps must be above 0")
+    if not 0 < epsilon < math.inf or rounds < 1 or steps < 1:
+        raise ConfigurationError("epsilon, rounds and steps must be above 0, and epsilon finite")
 
     def fits(noise: float) -> bool:
         return epsilon_spent([*spent, Charge(sampling_rate, noise, rounds * steps)], delta) <= epsilon

@@ -156,3 +156,26 @@ def test_the_command_shows_what_was_spent(hospital: Hospital, capsys: pytest.Cap
     out = capsys.readouterr().out
     assert "rounds charged          1" in out
     assert f"epsilon of record       {spent:.4f} of 3" in out
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        ("epsilon", "nan"),
+        ("epsilon", "inf"),
+        ("epsilon", "-1"),
+        ("delta", "0"),
+        ("patients", "1"),
+        ("patients", "99999999999999"),
+        ("batch", "nan"),
+        ("steps", "0"),
+        ("steps", "1000000000"),
+        ("dimensions", "0"),
+    ],
+)
+def test_an_odd_figure_of_a_plan_is_one_clear_line(word: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    sound = {"epsilon": "8", "delta": "1e-9", "patients": "2000", "rounds": "2", "steps": "10", "dimensions": "5000"}
+    words = [f"--{name}={figure}" for name, figure in {**sound, word: value}.items()]
+    assert main(["budget", "plan", *words]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("bat-client: ")
