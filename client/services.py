@@ -31,6 +31,13 @@ RECEIVE_TIMEOUT_S = 120.0
 PRESCRIPTION_LIMIT = 65_536
 """Largest signed prescription that is read, in bytes."""
 
+CONNECTION_LIMIT = 16
+"""Connections a socket keeps open at once. The untrusted side gets no more of the daemon's file descriptors than this,
+so that a flood on one socket leaves the other, the ledger and the bank their own."""
+
+CALL_LIMIT = 64
+"""Calls a socket takes at once, those that wait for a worker included."""
+
 HEADER_ALLOWANCE = 1 << 20
 """Bytes a safetensors header may add to an adapter's tensors."""
 
@@ -149,13 +156,17 @@ def socket_server(path: Path, mode: int, add: Callable[[grpc.Server], None], wor
         path: where to make the socket; a stale one is replaced, so the caller must hold the site's ledger.
         mode: file rights of the socket.
         add: registers the services.
-        workers: requests served at once.
+        workers: requests served at once; more wait, and beyond `CALL_LIMIT` are turned away.
 
     Raises:
         ConfigurationError: the socket cannot be made.
     """
     path.unlink(missing_ok=True)
-    server = grpc.server(ThreadPoolExecutor(workers, thread_name_prefix=path.stem))
+    server = grpc.server(
+        ThreadPoolExecutor(workers, thread_name_prefix=path.stem),
+        options=[("grpc.max_allowed_incoming_connections", CONNECTION_LIMIT)],
+        maximum_concurrent_rpcs=CALL_LIMIT,
+    )
     add(server)
     # The umask closes the moment between making the socket and setting its rights.
     previous = os.umask(0o177)

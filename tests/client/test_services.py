@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import socket
 import stat
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +18,7 @@ import pytest
 
 from client.proto import relay_pb2 as pb
 from client.proto.service import CHUNK_BYTES, AdminStub, RelayStub, add_admin, add_relay, chunks
-from client.services import AdminService, RelayService, socket_server
+from client.services import CALL_LIMIT, CONNECTION_LIMIT, AdminService, RelayService, socket_server
 from common.errors import ConfigurationError
 from common.messages import Refusal, RefusalCode, Release, SiteDescription, sign_message, verify_message
 from common.stages import Track
@@ -174,3 +178,28 @@ def test_callers_that_never_finish_do_not_keep_the_others_out(relay: RelayStub, 
             done.set()
             for call in calls:
                 call.cancel()
+
+
+def test_a_flood_of_connections_takes_few_of_the_daemons_descriptors(folder: Path, relay: RelayStub) -> None:
+    relay.describe(pb.DescribeRequest())
+    before, callers = len(os.listdir("/proc/self/fd")), 200
+    with contextlib.ExitStack() as stack:
+        for _ in range(callers):
+            flood = stack.enter_context(socket.socket(socket.AF_UNIX))
+            flood.connect(str(folder / "relay.sock"))
+        time.sleep(1.0)
+        kept = len(os.listdir("/proc/self/fd")) - before - callers
+        assert kept <= 2 * CONNECTION_LIMIT
+        relay.describe(pb.DescribeRequest(), timeout=5.0)  # who was connected before goes on
+
+
+def test_a_flood_of_calls_is_turned_away_beyond_the_limit(site, folder: Path, relay: RelayStub) -> None:
+    site.learner.held = threading.Event()
+    signed = sign_message(site.prescription(), site.server)
+    calls = [relay.train(request(signed, site.model.initial_adapter)) for _ in range(2 * CALL_LIMIT)]
+    time.sleep(2.0)
+    turned_away = [call for call in calls if call.done()]
+    assert len(turned_away) >= CALL_LIMIT
+    assert {call.code() for call in turned_away} == {grpc.StatusCode.RESOURCE_EXHAUSTED}
+    for call in calls:
+        call.cancel()
