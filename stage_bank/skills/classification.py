@@ -8,8 +8,11 @@ the tilt's order. The classifier is the nearest class centroid in standardised f
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
+from functools import cache
 
 import numpy as np
+import numpy.typing as npt
 from scipy import ndimage
 
 from ._patterns import field_band, profile_wave, without_field, without_waves
@@ -35,6 +38,9 @@ STANDING_OUT = 0.13
 SEPARABLE = 1.5
 """Least distance of the class means, in standard deviations within a class, to say that a feature separates them."""
 
+Sizes = npt.NDArray[np.int_]
+Families = dict[str, Callable[[str], Array]]
+
 
 def features(image: Array, method: str, level: str) -> Array:
     """The feature vector of one image in display polarity, 1 to 3 numbers.
@@ -42,31 +48,47 @@ def features(image: Array, method: str, level: str) -> Array:
     Raises:
         KeyError: an unknown method or level.
     """
-    if method in ("texture", "spot"):
-        return np.array([_balance(image, (GRAIN_AREAS if method == "texture" else SPOT_AREAS)[level])])
-    if method == "frequency":
-        wave = profile_wave(without_field(image), level)
-        return np.array([wave.real, wave.imag])
-    return {"gradient": field_band}[method](image, level)
+    return _families(image)[method](level)
 
 
-def _balance(image: Array, areas: tuple[int, int]) -> float:
-    """Bright minus dark components of a size, after waves and slow fields are taken out."""
+def _families(image: Array) -> Families:
+    """Method to the image's feature vector at a level; what all levels share is done once."""
+    sizes = cache(lambda: _component_sizes(image))
+    return {
+        "texture": lambda level: _balance(*sizes(), GRAIN_AREAS[level]),
+        "spot": lambda level: _balance(*sizes(), SPOT_AREAS[level]),
+        "frequency": lambda level: _wave(image, level),
+        "gradient": lambda level: field_band(image, level),
+    }
+
+
+def _wave(image: Array, level: str) -> Array:
+    wave = profile_wave(without_field(image), level)
+    return np.array([wave.real, wave.imag])
+
+
+def _component_sizes(image: Array) -> tuple[Sizes, Sizes]:
+    """Pixels of every bright and of every dark component, after waves and slow fields are taken out."""
     image = without_waves(without_field(image))
     image = image - np.median(image)
-    total = 0.0
-    for sign in (1.0, -1.0):
-        parts, count = ndimage.label(sign * image > STANDING_OUT)
-        sizes = np.bincount(parts.ravel(), minlength=count + 1)[1:]
-        total += sign * float(np.sum((sizes >= areas[0]) & (sizes <= areas[1])))
-    return total
+    return _sizes(image > STANDING_OUT), _sizes(-image > STANDING_OUT)
 
 
-def _fit(exemplars: Exemplars, method: str, level: str) -> tuple[Array, Array, Array]:
+def _sizes(mask: npt.NDArray[np.bool_]) -> Sizes:
+    parts, count = ndimage.label(mask)
+    return np.bincount(parts.ravel(), minlength=count + 1)[1:]
+
+
+def _balance(bright: Sizes, dark: Sizes, areas: tuple[int, int]) -> Array:
+    """Bright minus dark components of a size."""
+    more, fewer = (np.sum((sizes >= areas[0]) & (sizes <= areas[1])) for sizes in (bright, dark))
+    return np.array([float(more) - float(fewer)])
+
+
+def _fit(exemplars: Sequence[Families], labels: Sequence[int], method: str, level: str) -> tuple[Array, Array, Array]:
     """Centroids of class 0 and 1 and the pooled standard deviation, one number a feature."""
-    rows = np.array([features(image, method, level) for image in exemplars.images])
-    labels = np.array(exemplars.labels)
-    groups = [rows[labels == label] for label in (0, 1)]
+    rows = np.array([families[method](level) for families in exemplars])
+    groups = [rows[np.array(labels) == label] for label in (0, 1)]
     pooled = np.sqrt(np.mean([group.var(axis=0) for group in groups], axis=0)) + 1e-6
     return groups[0].mean(axis=0), groups[1].mean(axis=0), pooled
 
@@ -77,24 +99,26 @@ def process(image: Array, method: str, level: str, exemplars: Exemplars) -> int:
     Raises:
         KeyError: an unknown method or level.
     """
-    first, second, scale = _fit(exemplars, method, level)
+    first, second, scale = _fit([_families(one) for one in exemplars.images], exemplars.labels, method, level)
     row = features(image, method, level)
     return int(np.sum(((row - second) / scale) ** 2) < np.sum(((row - first) / scale) ** 2))
 
 
-def separation(exemplars: Exemplars, method: str, level: str) -> float:
-    """Distance of the class centroids in pooled standard deviations, the largest over the features."""
-    first, second, scale = _fit(exemplars, method, level)
-    return float(np.max(np.abs(first - second) / scale))
-
-
 def measure(exemplars: Exemplars) -> Measured:
     """The property that separates the exemplars best; empty when none does."""
+    families = [_families(image) for image in exemplars.images]
     values = {
-        (kind, level): separation(exemplars, method, level) for kind, method in METHODS.items() for level in LEVELS
+        (kind, level): _separation(*_fit(families, exemplars.labels, method, level))
+        for kind, method in METHODS.items()
+        for level in LEVELS
     }
     kind, level = max(values, key=lambda key: values[key])
     return Measured(kind, level) if values[kind, level] >= SEPARABLE else Measured("", "")
+
+
+def _separation(first: Array, second: Array, scale: Array) -> float:
+    """Distance of two class centroids in pooled standard deviations, the largest over the features."""
+    return float(np.max(np.abs(first - second) / scale))
 
 
 def residual(exemplars: Exemplars, method: str, level: str) -> str:

@@ -41,7 +41,7 @@ LARGEST_DOT = 6
 Mask = npt.NDArray[np.bool_]
 
 
-def _threshold(image: Array, level: str) -> Mask:
+def _threshold(image: Array) -> Mask:
     """Bright against the whole image; what has a hole is no solid lesion."""
     bright = image > 0.62
     parts, count = ndimage.label(ndimage.binary_fill_holes(bright))
@@ -73,7 +73,7 @@ def _dots(image: Array) -> tuple[Mask, Mask]:
     return ((sizes > 0) & (sizes <= LARGEST_DOT))[parts], (sizes > LARGEST_DOT)[parts]
 
 
-def _cluster(image: Array, level: str) -> Mask:
+def _cluster(image: Array) -> Mask:
     """Dots that lie close together, joined to one region half a dot spacing wider than they are."""
     dots, _ = _dots(image)
     closed = ndimage.binary_closing(np.pad(dots, 4), structure=np.ones((5, 5)))
@@ -82,7 +82,7 @@ def _cluster(image: Array, level: str) -> Mask:
     return mask
 
 
-def _fill(image: Array, level: str) -> Mask:
+def _fill(image: Array) -> Mask:
     """Thin closed lines (gaps of a pixel or two are bridged), filled; what encloses nothing is left out."""
     _, lines = _dots(image)
     lines = ndimage.binary_closing(np.pad(lines, 2), structure=np.ones((3, 3)))[2:-2, 2:-2]
@@ -111,16 +111,24 @@ def process(image: Array, method: str, level: str) -> Mask:
     Raises:
         KeyError: an unknown method or level.
     """
-    find = {"threshold": _threshold, "tophat": _tophat, "cluster": _cluster, "fill": _fill}[method]
-    return _of_class(find(image, level), level)
+    return _of_class(_found(image, method, level), level)
+
+
+def _found(image: Array, method: str, level: str) -> Mask:
+    """What a method finds, whatever its size; only the top-hat looks at the level."""
+    if method == "tophat":
+        return _tophat(image, level)
+    return {"threshold": _threshold, "cluster": _cluster, "fill": _fill}[method](image)
 
 
 def measure(images: Sequence[Array]) -> Measured:
     """The kind and size class whose method finds the roundest lesions; empty when none does in half of the images."""
     best, found = Measured("", ""), 0.0
     for kind, method in METHODS.items():
+        alike = None if method == "tophat" else [_found(image, method, LEVELS[0]) for image in images]
         for level in LEVELS:
-            score = _evidence([process(image, method, level) for image in images], level)
+            masks = alike if alike is not None else [_found(image, method, level) for image in images]
+            score = _evidence([_of_class(mask, level) for mask in masks], level)
             if score > found:
                 best, found = Measured(kind, level), score
     return best if found >= CONVINCING else Measured("", "")
