@@ -1,7 +1,7 @@
 """Rubrics: evidence of a rollout, and the stage scores and rewards that follow from it."""
 
 from rubrics.evaluation import EVALUATION_ITEMS, StageScores, evaluate
-from rubrics.evidence import Evidence, Task, collect_evidence, verify_receipts
+from rubrics.evidence import Evidence, Task, collect_evidence
 from rubrics.failure import FailureCategory
 from rubrics.items import Finding, Item, Verdict
 from rubrics.replay import Extent, Replayer, Rerun, View
@@ -25,5 +25,4 @@ __all__ = [
     "collect_evidence",
     "evaluate",
     "training_reward",
-    "verify_receipts",
 ]

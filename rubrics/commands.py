@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from common.sandbox.receipt import Language, Receipt
+from common.sandbox.receipt import Execution, Language
 
 __all__ = ["ran", "verbs"]
 
@@ -22,7 +22,7 @@ _SEPARATORS = re.compile(r"\n|;|&&|\|\||\|")
 _OPTION = re.compile(r"(--[a-z]+)=([\w.-]+)")
 
 
-def verbs(receipt: Receipt) -> tuple[str, ...]:
+def verbs(receipt: Execution) -> tuple[str, ...]:
     """Verbs of the toolkit commands of a plain execution, in order; empty for any other execution."""
     if receipt.language is not Language.BASH:
         return ()
@@ -42,6 +42,6 @@ def verbs(receipt: Receipt) -> tuple[str, ...]:
     return tuple(found)
 
 
-def ran(receipt: Receipt, verb: str) -> bool:
+def ran(receipt: Execution, verb: str) -> bool:
     """Whether a plain execution ran this verb of the toolkit."""
     return verb in verbs(receipt)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from common.canonical import digest_bytes
+from common.canonical import digest_bytes, digest_json
 from common.errors import SigningError
-from common.sandbox.receipt import FIRST, Receipt
+from common.sandbox.receipt import Receipt
+from common.sandbox.record import Record
 from common.signing import VerifyKey
 from common.stages import Focus, Track
 from rubrics.artifacts import PLAN_CHOICES, Pipeline, read_pipeline
@@ -17,7 +18,7 @@ from rubrics.isolation import isolation_breach
 from rubrics.layout import BATCH, INSPECT, PLAN, SUBMISSION, SUBMITTED, case_of, cases_of, is_input, under
 from rubrics.replay import Extent, Replayer, Rerun, ScoreFunction, View
 
-__all__ = ["Evidence", "Task", "changed_inputs", "collect_evidence", "pick", "verify_receipts"]
+__all__ = ["Evidence", "Task", "changed_inputs", "collect_evidence", "pick"]
 
 
 @dataclass(frozen=True)
@@ -169,57 +170,58 @@ def pick(digests: Mapping[str, str], *paths: str) -> dict[str, str]:
     return {path: digests[path] for path in paths} if all(path in digests for path in paths) else {}
 
 
-def verify_receipts(receipts: Sequence[Receipt], key: VerifyKey) -> None:
-    """Check signatures, numbering and chain of one rollout's receipts.
-
-    Raises:
-        SigningError: a receipt was edited, dropped, repeated, reordered or made by another key.
-    """
-    previous = FIRST
-    for index, receipt in enumerate(receipts):
-        if receipt.sequence != index or receipt.previous != previous:
-            raise SigningError("receipts do not form one chain", where=f"receipt {index}")
-        receipt.verify(key)
-        previous = receipt.digest
-
-
 _EXTENT = {Focus.S1: Extent.SETUP, Focus.S2: Extent.SETUP, Focus.S3: Extent.PILOT}
 _NEEDS_SECOND = (Focus.S3, Focus.S4, Focus.E2E)
 
 
 def collect_evidence(
     task: Task,
-    receipts: Sequence[Receipt],
+    record: Record,
     final: Mapping[str, bytes],
     *,
     key: VerifyKey,
+    rollout: str,
     replayer: Replayer,
 ) -> Evidence:
-    """Verify receipts, read the pipeline that stands, and re-run it as far as the focus needs.
+    """Verify the record, read the pipeline that stands, and re-run it as far as the focus needs.
 
     Args:
         task: what was asked.
-        receipts: of the rollout's session.
+        record: of the rollout's session, sealed.
         final: its workspace files at the end.
         key: the sandbox's public key.
+        rollout: id of the session that the record must be of.
         replayer: re-runs pipelines; a broken sandbox raises from there.
 
     Raises:
         SandboxError: the re-run could not be made; the rollout must be repeated, not scored.
     """
     pipeline = read_pipeline(final, task.options)
-    breach = isolation_breach(receipts)
-    try:
-        verify_receipts(receipts, key)
-    except SigningError as error:
-        breach = f"receipts do not verify: {error}"
-    if breach is not None or not receipts:
-        return Evidence(task, tuple(receipts), final, pipeline, Rerun(), None, breach)
+    breach = _forgery(task, record, final, key, rollout) or isolation_breach(record.receipts)
+    if breach is not None or not record.receipts:
+        return Evidence(task, record.receipts, final, pipeline, Rerun(), None, breach)
     rerun = replayer.rerun(task.view, pipeline, _EXTENT.get(task.focus, Extent.SUBMIT), task.score)
     second = None
     if task.second is not None and task.focus in _NEEDS_SECOND:
         second = replayer.batch(task.second, pipeline, task.score)
-    return Evidence(task, tuple(receipts), final, pipeline, rerun, second, None)
+    return Evidence(task, record.receipts, final, pipeline, rerun, second, None)
+
+
+def _forgery(task: Task, record: Record, final: Mapping[str, bytes], key: VerifyKey, rollout: str) -> str | None:
+    """Why the record is not what the sandbox recorded of this rollout of this task, or `None`."""
+    try:
+        record.verify(key, rollout=rollout)
+    except SigningError as error:
+        return f"the record does not verify: {error}"
+    if record.opening.files != _digest(task.initial):
+        return "the record began with other files than the task's"
+    if record.closing.files != _digest(final):
+        return "the files are not those that the record ends with"
+    return None
+
+
+def _digest(files: Mapping[str, bytes]) -> str:
+    return digest_json({path: digest_bytes(data) for path, data in files.items()})
 
 
 def changed_inputs(evidence: Evidence) -> list[str]:

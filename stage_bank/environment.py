@@ -13,6 +13,7 @@ from typing import TypeVar
 from common.errors import BatError, SandboxError
 from common.sandbox.interface import Sandbox, SandboxSession
 from common.sandbox.receipt import Language, Receipt
+from common.sandbox.record import Record
 from common.stages import Focus
 from rubrics.evaluation import StageScores, evaluate
 from rubrics.evidence import Evidence, Task, collect_evidence
@@ -65,8 +66,8 @@ class StageEnvironment:
         self._replayer = replayer
         self._session: SandboxSession | None = None
         self._task: Task | None = None
-        self._receipts: tuple[Receipt, ...] = ()
-        self._final: Mapping[str, bytes] | None = None
+        self._rollout = ""
+        self._finished: tuple[Record, Mapping[str, bytes]] | None = None
         self._broken: SandboxError | None = None
 
     def reset(self, **row: object) -> str | None:
@@ -85,8 +86,9 @@ class StageEnvironment:
         self._close()
         state = self._states(str(row["state_id"]))
         self._task = task_of(state)
-        self._receipts, self._final, self._broken = (), None, None
-        self._session = self._guard(lambda: self._sandbox.open(state.files))
+        self._finished, self._broken = None, None
+        self._session = session = self._guard(lambda: self._sandbox.open(state.files))
+        self._rollout = session.rollout
         return None
 
     def execute_code(self, language: str, code: str) -> str:
@@ -138,28 +140,30 @@ class StageEnvironment:
     @property
     def receipts(self) -> tuple[Receipt, ...]:
         """Everything executed so far in this rollout."""
-        return self._session.receipts if self._session is not None else self._receipts
+        if self._session is not None:
+            return self._session.receipts
+        return () if self._finished is None else self._finished[0].receipts
 
     def _evidence(self, focus: Focus | None = None) -> Evidence:
         if self._task is None:
             raise BatError("no rollout was started", remedy="Call reset first.")
         if self._broken is not None:
             raise self._broken
-        final = self._finish()
+        record, final = self._finish()
         task = self._task if focus is None else replace(self._task, focus=focus)
+        key, rollout = self._sandbox.public_key, self._rollout
         return self._guard(
-            lambda: collect_evidence(task, self._receipts, final, key=self._sandbox.public_key, replayer=self._replayer)
+            lambda: collect_evidence(task, record, final, key=key, rollout=rollout, replayer=self._replayer)
         )
 
-    def _finish(self) -> Mapping[str, bytes]:
-        if self._final is None:
+    def _finish(self) -> tuple[Record, Mapping[str, bytes]]:
+        if self._finished is None:
             session = self._session
             if session is None:
                 raise BatError("the rollout was closed before it was scored")
-            self._receipts = session.receipts
-            self._final = self._guard(session.files)
+            self._finished = self._guard(lambda: (session.seal(), session.files()))
             self._close()
-        return self._final
+        return self._finished
 
     def _guard(self, act: Callable[[], _T]) -> _T:
         try:

@@ -236,7 +236,7 @@ class ForkServerSandbox:
             with self._slots:
                 return worker.run(language, code, workspace.view, stop, disk_bytes)
 
-        session = Session(workspace, files, run, self._key, self.limits, self._sessions.discard)
+        session = Session(workspace, files, run, self._key, self.name, self.limits, self._sessions.discard)
         self._sessions.add(session)
         return session
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from common.sandbox.receipt import Language, Receipt
+from common.sandbox.record import Record
 from common.signing import VerifyKey
 
 __all__ = ["Limits", "Sandbox", "SandboxSession"]
@@ -40,12 +41,19 @@ class SandboxSession(Protocol):
     def receipts(self) -> tuple[Receipt, ...]:
         """Everything executed so far, in order."""
 
+    @property
+    def rollout(self) -> str:
+        """Random id that the record is bound to, 64 hex digits."""
+
     def execute(self, language: Language, code: str) -> Receipt:
         """Run code in this workspace; a failing, hanging or hostile program is a receipt, never an exception.
 
         Raises:
-            SandboxError: the sandbox itself broke.
+            SandboxError: the sandbox itself broke, or the session is sealed.
         """
+
+    def seal(self) -> Record:
+        """End the rollout: its record, after which nothing more is executed; the same when called again."""
 
     def files(self) -> dict[str, bytes]:
         """Regular files of the workspace by relative path; links, devices and anything outside are left out."""

@@ -12,7 +12,8 @@ from pathlib import Path
 from common.errors import SandboxError
 from common.sandbox.execution import Outcome
 from common.sandbox.interface import Limits
-from common.sandbox.receipt import FIRST, Language, Receipt
+from common.sandbox.receipt import Execution, Language, Receipt
+from common.sandbox.record import Record, Recorder
 from common.sandbox.tree import as_user, digest_tree, read_tree, remove_tree, write_tree
 from common.signing import SigningKey
 
@@ -48,13 +49,13 @@ class Session:
         files: Mapping[str, bytes],
         run: Callable[[str, bytes, int], Outcome],
         key: SigningKey,
+        backend: str,
         limits: Limits,
         on_close: Callable[[Session], None],
     ) -> None:
-        self._workspace, self._run, self._key = workspace, run, key
+        self._workspace, self._run = workspace, run
         self._budget = _BUDGET_FACTOR * limits.workspace_bytes
         self._lock = threading.Lock()
-        self._receipts: list[Receipt] = []
         self._on_close = on_close
         self._open = True
         self._stop: int | None = None
@@ -62,7 +63,8 @@ class Session:
         try:
             with as_user(workspace.uid):
                 write_tree(workspace.folder, files)
-                self._before = digest_tree(workspace.folder, self._budget)
+                self._files = digest_tree(workspace.folder, self._budget)
+            self._recorder = Recorder(key, backend, self._files)
         except BaseException:
             self.close()
             raise
@@ -70,7 +72,12 @@ class Session:
     @property
     def receipts(self) -> tuple[Receipt, ...]:
         """Everything executed so far, in order."""
-        return tuple(self._receipts)
+        return self._recorder.receipts
+
+    @property
+    def rollout(self) -> str:
+        """Random id that the record is bound to, 64 hex digits."""
+        return self._recorder.rollout
 
     def execute(self, language: Language, code: str) -> Receipt:
         """Run code in this workspace; a failing, hanging or hostile program is a receipt, never an exception.
@@ -78,20 +85,31 @@ class Session:
         Characters that UTF-8 cannot carry (lone surrogates) are replaced by `?` before the code runs, and so recorded.
 
         Raises:
-            SandboxError: the sandbox itself broke, or the session is closed.
+            SandboxError: the sandbox itself broke, or the session is sealed or closed.
         """
         program = code.encode(errors="replace")
         language = Language(language)
         with self._lock:
             self._check_open()
+            if self._recorder.sealed:
+                raise SandboxError("the rollout is sealed", remedy="Open a new session.")
             with self._stoppable() as stop:
                 outcome = self._run(language, program, stop)
             with as_user(self._workspace.uid):
                 after = digest_tree(self._workspace.folder, self._budget)
-            receipt = self._receipt(language, program.decode(), outcome, _changes(self._before, after))
-            self._before = after
-            self._receipts.append(receipt)
+            receipt = self._recorder.add(_execution(language, program.decode(), outcome, self._files, after))
+            self._files = after
             return receipt
+
+    def seal(self) -> Record:
+        """End the rollout: its record, after which nothing more is executed; the same when called again.
+
+        Raises:
+            SandboxError: the session is closed.
+        """
+        with self._lock:
+            self._check_open()
+            return self._recorder.seal(self._files)
 
     def files(self) -> dict[str, bytes]:
         """Regular files of the workspace by relative path; links, devices and anything outside are left out."""
@@ -130,27 +148,21 @@ class Session:
         if not self._open:
             raise SandboxError("the session is closed")
 
-    def _receipt(self, language: Language, code: str, outcome: Outcome, changed: Mapping[str, str | None]) -> Receipt:
-        unsigned = Receipt(
-            sequence=len(self._receipts),
-            language=language,
-            code=code,
-            exit_status=outcome.exit_status,
-            timed_out=outcome.timed_out,
-            wall_s=round(outcome.wall_s, 6),
-            cpu_s=round(outcome.cpu_s, 6),
-            peak_memory_bytes=outcome.peak_memory_bytes,
-            output=outcome.output.decode(errors="replace"),
-            output_truncated=outcome.output_truncated,
-            changed=changed,
-            previous=self._receipts[-1].digest if self._receipts else FIRST,
-            signature="",
-        )
-        signature = self._key.sign_json(unsigned.signed_part())
-        return Receipt(**{**unsigned.__dict__, "signature": signature})
 
-
-def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None]:
-    """New digest of every file created or modified, `None` for every file gone."""
-    changed: dict[str, str | None] = {path: digest for path, digest in after.items() if before.get(path) != digest}
-    return changed | dict.fromkeys(sorted(before.keys() - after.keys()))
+def _execution(
+    language: Language, code: str, outcome: Outcome, before: Mapping[str, str], after: Mapping[str, str]
+) -> Execution:
+    return Execution(
+        language=language,
+        code=code,
+        exit_status=outcome.exit_status,
+        timed_out=outcome.timed_out,
+        wall_s=round(outcome.wall_s, 6),
+        cpu_s=round(outcome.cpu_s, 6),
+        peak_memory_bytes=outcome.peak_memory_bytes,
+        output=outcome.output.decode(errors="replace"),
+        output_truncated=outcome.output_truncated,
+        created={path: digest for path, digest in after.items() if path not in before},
+        modified={path: digest for path, digest in after.items() if path in before and before[path] != digest},
+        deleted={path: digest for path, digest in before.items() if path not in after},
+    )

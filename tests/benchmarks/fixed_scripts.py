@@ -15,11 +15,12 @@ import json
 import statistics
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from common.sandbox import FIRST, Language, Receipt, Sandbox
+from common.canonical import digest_bytes
+from common.sandbox import Language, Receipt, Recorder, Sandbox
 from common.signing import SigningKey
 from common.stages import Focus, Outcome, Track
 from rubrics import Replayer, collect_evidence, evaluate, training_reward
@@ -52,7 +53,7 @@ class Player:
     """Plays scripts on one state; scripts with a common beginning share it, as the toolkit is deterministic.
 
     Each command runs in a workspace of its own that starts from what its predecessor left; the receipts are then
-    numbered, chained and signed again as one rollout, for which this benchmark holds the sandbox's key.
+    numbered, chained and signed again as the record of one rollout, for which this benchmark holds the sandbox's key.
     """
 
     def __init__(self, state: TrainingState, sandbox: Sandbox, key: SigningKey, replayer: Replayer) -> None:
@@ -65,8 +66,16 @@ class Player:
         """Training reward, and overall evaluation score (meaningful for E2E)."""
         if commands not in self._scores:
             point = self._play(commands)
+            recorder = Recorder(self._key, self._sandbox.name, digests(self._task.initial))
+            for receipt in point.receipts:
+                recorder.add(receipt)
             evidence = collect_evidence(
-                self._task, point.receipts, point.files, key=self._key.public, replayer=self._replayer
+                self._task,
+                recorder.seal(digests(point.files)),
+                point.files,
+                key=self._key.public,
+                rollout=recorder.rollout,
+                replayer=self._replayer,
             )
             overall = evaluate(evidence).overall if self._task.focus is Focus.E2E else 0.0
             self._scores[commands] = (training_reward(evidence).value, overall)
@@ -78,15 +87,15 @@ class Player:
             session = self._sandbox.open(before.files)
             try:
                 receipt = session.execute(Language.BASH, commands[-1])
-                self._points[commands] = Point(self._chain(before.receipts, receipt), session.files())
+                self._points[commands] = Point((*before.receipts, receipt), session.files())
             finally:
                 session.close()
         return self._points[commands]
 
-    def _chain(self, before: tuple[Receipt, ...], receipt: Receipt) -> tuple[Receipt, ...]:
-        previous = before[-1].digest if before else FIRST
-        unsigned = replace(receipt, sequence=len(before), previous=previous)
-        return (*before, replace(unsigned, signature=self._key.sign_json(unsigned.signed_part())))
+
+def digests(files: Mapping[str, bytes]) -> dict[str, str]:
+    """Path to SHA-256."""
+    return {path: digest_bytes(content) for path, content in files.items()}
 
 
 @dataclass(frozen=True)

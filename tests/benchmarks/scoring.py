@@ -12,7 +12,7 @@ import time
 
 import numpy as np
 
-from common.sandbox import Language, Receipt, Sandbox
+from common.sandbox import Language, Record, Sandbox
 from common.signing import SigningKey
 from common.stages import Focus, Outcome, Track
 from rubrics import Replayer, collect_evidence, evaluate, training_reward
@@ -49,27 +49,26 @@ def states(sandbox: Sandbox) -> list[TrainingState]:
     return made
 
 
-def played(state: TrainingState, sandbox: Sandbox) -> tuple[tuple[Receipt, ...], dict[str, bytes]]:
+def played(state: TrainingState, sandbox: Sandbox) -> tuple[Record, dict[str, bytes]]:
     session = sandbox.open(state.files)
     try:
         for command in oracle_commands(state):
             session.execute(Language.BASH, command)
-        return session.receipts, session.files()
+        return session.seal(), session.files()
     finally:
         session.close()
 
 
-def measure(
-    task: Task, rollout: tuple[tuple[Receipt, ...], dict[str, bytes]], sandbox: Sandbox
-) -> dict[str, list[float]]:
+def measure(task: Task, rollout: tuple[Record, dict[str, bytes]], sandbox: Sandbox) -> dict[str, list[float]]:
     """Milliseconds of a fresh replay, of a remembered one, and of the scores that follow from the evidence."""
-    receipts, final = rollout
+    record, final = rollout
+    key, name = sandbox.public_key, record.opening.rollout
     times: dict[str, list[float]] = {"fresh": [], "replay": [], "scoring": []}
     for _ in range(ROUNDS):
         replayer = Replayer(sandbox)
         for number in range(1 + REMEMBERED_A_ROUND):
             begin = time.perf_counter()
-            evidence = collect_evidence(task, receipts, final, key=sandbox.public_key, replayer=replayer)
+            evidence = collect_evidence(task, record, final, key=key, rollout=name, replayer=replayer)
             times["replay" if number else "fresh"].append(milliseconds(begin))
             begin = time.perf_counter()
             scores, reward = evaluate(evidence), training_reward(evidence)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from common.errors import SigningError
+from client.cli import main
 from common.sandbox import Language, Receipt
-from common.signing import VerifyKey
+from common.signing import SigningKey, VerifyKey
 
 FIELDS = set(Receipt.__dataclass_fields__)
 
@@ -23,6 +25,20 @@ def execute(folder: Path, code: str, language: str = "python", *options: str) ->
     snippet.write_text(code)
     command = ["sandbox", "exec", "--language", language, "--code-file", str(snippet), "--workspace", str(folder)]
     return subprocess.run([sys.executable, "-m", "client.cli", *command, *options], capture_output=True, text=True)
+
+
+Verified = tuple[int, str, str]
+
+
+@pytest.fixture
+def verify(capsys: pytest.CaptureFixture[str]) -> Callable[..., Verified]:
+    """Exit status, output and errors of `sandbox verify`."""
+
+    def run(document: Path, *options: str) -> Verified:
+        status = main(["sandbox", "verify", str(document), *options])
+        return status, *capsys.readouterr()
+
+    return run
 
 
 def receipt_of(done: subprocess.CompletedProcess[str]) -> tuple[Receipt, dict[str, Any]]:
@@ -49,12 +65,57 @@ def test_the_receipt_is_signed_and_the_folder_ends_as_the_rollout_left_it(folder
     assert receipt.succeeded
     receipt.verify(VerifyKey.from_hex(fields["public_key"]))
     assert receipt.digest == fields["digest"]
-    assert (fields["created"], fields["modified"], fields["deleted"]) == (["new/x"], ["a.txt"], ["sub/b"])
+    digests = {name: hashlib.sha256(name.encode()).hexdigest() for name in ("x", "new", "b")}
+    assert fields["created"] == {"new/x": digests["x"]}
+    assert fields["modified"] == {"a.txt": digests["new"]}
+    assert fields["deleted"] == {"sub/b": digests["b"]}
     assert sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()) == ["a.txt", "new/x"]
     assert (folder / "a.txt").read_text() == "new"
-    forged = Receipt(**{**receipt.__dict__, "exit_status": 1})
-    with pytest.raises(SigningError):
-        forged.verify(VerifyKey.from_hex(fields["public_key"]))
+
+
+FORGERIES: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "another status": lambda fields: {**fields, "exit_status": 1},
+    "a file more": lambda fields: {**fields, "created": {"x": "0" * 64}},
+    "modified as created": lambda fields: {**fields, "created": fields["modified"], "modified": {}},
+    "another digest of the code": lambda fields: {**fields, "code_sha256": "0" * 64},
+    "another backend": lambda fields: {**fields, "opening": {**fields["opening"], "backend": "none"}},
+    "no closing": lambda fields: {name: value for name, value in fields.items() if name != "closing"},
+    "a field more": lambda fields: {**fields, "note": "honest"},
+    "a number as text": lambda fields: {**fields, "exit_status": "0"},
+    "another key": lambda fields: {**fields, "public_key": SigningKey.generate().public.hex},
+    "no key": lambda fields: {**fields, "public_key": None},
+    "a list": lambda fields: [fields],
+}
+
+
+def test_the_printed_receipt_is_verified_by_a_command(folder: Path, verify: Callable[..., Verified]) -> None:
+    key_file = folder.parent / "key"
+    done = execute(folder, "echo new > a.txt", "bash", "--key-file", str(key_file))
+    fields = json.loads(done.stdout)
+    assert fields["public_key"] == SigningKey.load(key_file).public.hex
+    document = folder.parent / "receipt.json"
+    document.write_text(done.stdout)
+    for options in ((), ("--key", fields["public_key"])):
+        status, said, wrong = verify(document, *options)
+        assert (status, wrong) == (0, "")
+        assert fields["public_key"] in said
+    assert verify(document, "--key", SigningKey.generate().public.hex)[0] == 1
+    assert verify(document, "--key", "abc")[0] == 1
+    for forge in FORGERIES.values():
+        document.write_text(json.dumps(forge(fields)))
+        status, said, wrong = verify(document)
+        assert (status, said, len(wrong.splitlines())) == (1, "", 1)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[]", b"[" * 100_000, None])
+def test_what_is_no_receipt_is_one_clear_line(
+    tmp_path: Path, content: bytes | None, verify: Callable[..., Verified]
+) -> None:
+    document = tmp_path / "receipt.json"
+    if content is not None:
+        document.write_bytes(content)
+    status, said, wrong = verify(document)
+    assert (status, said, len(wrong.splitlines())) == (1, "", 1)
 
 
 @pytest.mark.parametrize(

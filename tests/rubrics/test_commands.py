@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from common.sandbox import FIRST, Language, Receipt
+from common.sandbox import Execution, Language
 from rubrics.commands import ran, verbs
 
 
-def receipt(code: str, language: Language = Language.BASH) -> Receipt:
-    return Receipt(0, language, code, 0, False, 0.0, 0.0, 0, "", False, {}, FIRST, "")
+def receipt(code: str, language: Language = Language.BASH) -> Execution:
+    return Execution(language, code, 0, False, 0.0, 0.0, 0, "", False, {}, {}, {})
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from common.sandbox import Language, Receipt, Sandbox
+from common.canonical import digest_bytes
+from common.sandbox import Language, Record, Recorder, Sandbox
+from common.signing import SigningKey
 from common.stages import Focus, Outcome, Track
 from rubrics import Replayer, collect_evidence, evaluate, training_reward
 from rubrics.layout import CHECK, PILOT_RECORD, PIPELINE, PLAN_TEXT, SETUP, SUBMISSION, VERIFY
@@ -86,7 +88,7 @@ def test_thousands_of_spoiled_run_directories(data: st.DataObject) -> None:
     spoil_a_run(data)
 
 
-Rollout = tuple[TrainingState, tuple[Receipt, ...], dict[str, bytes]]
+Rollout = tuple[TrainingState, Record, dict[str, bytes]]
 
 
 @pytest.fixture(scope="module")
@@ -98,17 +100,21 @@ def rollouts(make_state: MakeState, toolkit_sandbox: Sandbox) -> list[Rollout]:
         session = toolkit_sandbox.open(state.files)
         for command in oracle_commands(state):
             session.execute(Language.BASH, command)
-        made.append((state, session.receipts, session.files()))
+        made.append((state, session.seal(), session.files()))
         session.close()
     return made
+
+
+def digests(files: Mapping[str, bytes]) -> dict[str, str]:
+    return {path: digest_bytes(content) for path, content in files.items()}
 
 
 FOREIGN = (*(f"agents_outputs/case{n}/x" for n in (1, 9)), "plan/../x", "process/batch/" + "d/" * 14 + "x", "a\nb", "é")
 
 
-def spoil_a_rollout(data: st.DataObject, rollouts: list[Rollout], sandbox: Sandbox, replayer: Replayer) -> None:
+def spoil_a_rollout(data: st.DataObject, rollouts: list[Rollout], key: SigningKey, replayer: Replayer) -> None:
     """Files at the end of an honest rollout, spoiled, dropped or added."""
-    state, receipts, files = data.draw(st.sampled_from(rollouts))
+    state, played, files = data.draw(st.sampled_from(rollouts))
     final = dict(files)
     short = [path for path in (PIPELINE, SETUP, SUBMISSION, CHECK, PILOT_RECORD, VERIFY, PLAN_TEXT) if path in final]
     for path in data.draw(st.lists(st.sampled_from(short + sorted(final)), min_size=1, max_size=4, unique=True)):
@@ -119,7 +125,11 @@ def spoil_a_rollout(data: st.DataObject, rollouts: list[Rollout], sandbox: Sandb
     final |= dict.fromkeys(data.draw(st.lists(st.sampled_from(FOREIGN), max_size=2)), b"x")
     focus = data.draw(st.sampled_from(list(Focus)))
     task = replace(task_of(state), focus=focus)
-    evidence = collect_evidence(task, receipts, final, key=sandbox.public_key, replayer=replayer)
+    recorder = Recorder(key, played.opening.backend, digests(state.files))
+    for receipt in played.receipts:
+        recorder.add(receipt)
+    record, rollout = recorder.seal(digests(final)), recorder.rollout
+    evidence = collect_evidence(task, record, final, key=key.public, rollout=rollout, replayer=replayer)
     reward, scores = training_reward(evidence), evaluate(evidence)
     assert in_bounds([reward.value, scores.task, scores.agentic, scores.overall])
     assert in_bounds(scores.stages)
@@ -135,15 +145,15 @@ relaxed = settings(
 @settings(relaxed, max_examples=QUICK)
 @given(data=st.data())
 def test_spoiled_workspaces(
-    data: st.DataObject, rollouts: list[Rollout], toolkit_sandbox: Sandbox, replayer: Replayer
+    data: st.DataObject, rollouts: list[Rollout], sandbox_key: SigningKey, replayer: Replayer
 ) -> None:
-    spoil_a_rollout(data, rollouts, toolkit_sandbox, replayer)
+    spoil_a_rollout(data, rollouts, sandbox_key, replayer)
 
 
 @pytest.mark.slow
 @settings(relaxed, max_examples=SLOW)
 @given(data=st.data())
 def test_thousands_of_spoiled_workspaces(
-    data: st.DataObject, rollouts: list[Rollout], toolkit_sandbox: Sandbox, replayer: Replayer
+    data: st.DataObject, rollouts: list[Rollout], sandbox_key: SigningKey, replayer: Replayer
 ) -> None:
-    spoil_a_rollout(data, rollouts, toolkit_sandbox, replayer)
+    spoil_a_rollout(data, rollouts, sandbox_key, replayer)
