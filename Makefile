@@ -7,6 +7,8 @@ SEED ?= 1
 DEMO_ARGS ?=
 NAME ?=
 TEST_ARGS ?=
+# Test files side by side, each in one of so many processes.
+TEST_WORKERS ?= auto --maxprocesses=4
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -35,7 +37,7 @@ demo: setup ## three hospitals train one agent on this machine: make demo [SEED=
 	@$(PY) -m deploy.demo --seed $(SEED) $(DEMO_ARGS)
 
 test: setup prepare ## the quick tests, under 10 minutes
-	$(PY) -m pytest -m "not slow" $(TEST_ARGS)
+	$(PY) -m pytest -m "not slow" --dist loadfile -n $(TEST_WORKERS) $(TEST_ARGS)
 
 test-full: setup prepare ## every test; run again to continue where it stopped
 	$(PY) -m tools.test_full

@@ -1,4 +1,4 @@
-"""Every test, one file at a time, resumable: `python -m tools.test_full`.
+"""Every test, resumable: `python -m tools.test_full`. Two files run side by side, each in a process of its own.
 
 A file that passed is not run again while the code stands as it is, so that an interrupted run is continued by running
 it again.
@@ -10,6 +10,7 @@ import hashlib
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 __all__ = ["main", "tree_digest"]
@@ -18,6 +19,8 @@ ROOT = Path(__file__).resolve().parents[1]
 DONE = ROOT / ".cache/test-full"
 
 CODE = ("common", "rubrics", "stage_bank", "client", "server", "deploy", "tools", "tests")
+
+AT_ONCE = 2
 
 NO_TESTS = 5
 """Exit status of pytest when a file holds none."""
@@ -38,24 +41,29 @@ def main() -> int:
     """Run what has not passed yet; 1 when a file fails."""
     passed = DONE / tree_digest(ROOT)[:16]
     passed.mkdir(parents=True, exist_ok=True)
-    files = sorted((ROOT / "tests").rglob("test_*.py"))
-    failed = []
-    for number, path in enumerate(files, 1):
-        name = str(path.relative_to(ROOT))
-        mark = passed / name.replace("/", "-")
-        if mark.exists():
-            continue
-        started = time.monotonic()
-        print(f"[{number}/{len(files)}] {name}", flush=True)
-        status = subprocess.run([sys.executable, "-m", "pytest", "-q", name], cwd=ROOT).returncode
-        if status in (0, NO_TESTS):
-            mark.write_text(f"{time.monotonic() - started:.1f} s\n")
-        else:
-            failed.append(name)
-    print(f"test-full: {len(files) - len(failed)} of {len(files)} files hold", flush=True)
+    names = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py"))
+    marks = {name: passed / name.replace("/", "-") for name in names}
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        wanted = [name for name in names if not marks[name].exists()]
+        held = dict(zip(wanted, pool.map(lambda name: _holds(name, marks[name]), wanted), strict=True))
+    failed = [name for name, holds in held.items() if not holds]
+    print(f"test-full: {len(names) - len(failed)} of {len(names)} files hold", flush=True)
     for name in failed:
         print(f"test-full: failed: {name}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def _holds(name: str, mark: Path) -> bool:
+    """Run one file; what it says is printed in one piece."""
+    started = time.monotonic()
+    command = [sys.executable, "-m", "pytest", "-q", name]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    took = f"{time.monotonic() - started:.1f} s"
+    print(f"{name}: {took}\n{done.stdout}", flush=True)
+    if done.returncode not in (0, NO_TESTS):
+        return False
+    mark.write_text(f"{took}\n")
+    return True
 
 
 if __name__ == "__main__":

@@ -250,7 +250,9 @@ def test_a_digest_is_masked_unless_it_is_an_identifier():
 
 
 @pytest.mark.parametrize(
-    "content", [zipped("a", b"x" * 50)[:-30], gzip.compress(b"x" * 3 + b"Jane")[:-9], b"PK\x03\x04" + b"\0" * 30]
+    "content",
+    [zipped("a", b"x" * 50)[:-30], gzip.compress(b"x" * 3 + b"Jane")[:-9], b"PK\x03\x04" + b"\0" * 30],
+    ids=["archive without its end", "stream without its end", "empty archive header"],
 )
 def test_what_cannot_be_searched_is_refused(content):
     assert WALL.breaches(with_file(content))
